@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rackready.cli.gate_show import facts_of_profile
 from rackready.cli.output import env_paths
 from rackready.model.choices import FabricKind, NcclNet
+from rackready.model.host_list import host_list
+from rackready.model.near import folded
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -94,7 +96,12 @@ class About:
         require_gates(site, str(self.site or paths.site_file))
         names = [node.name for node in site.nodes()]
         if unknown := sorted(set(self.named) - set(names)):
-            raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(names)}")
+            raise RackreadyError(
+                f"--node {', '.join(self.named)}",
+                expected=f"some of {folded(names, *unknown)}",
+                actual=host_list(unknown),
+                next_step="Correct it: the site file names the nodes.",
+            )
         return site_facts(site, self.named), {entry.id: dict(entry.inputs) for entry in gates_of(site.gates)}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackready.cli.output import Format, console, print_json, working_paths
+from rackready.model.near import hosts_among
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _of_node(node: str, key: Path | None, env: str) -> Shown:
     if node not in known:
         raise RackreadyError(
             node,
-            expected=f"a file, or one of {', '.join(known)}",
+            expected=f"a file, or one of {hosts_among(known, node)}",
             actual="neither",
             next_step="Correct the name, or choose the environment with --env.",
         )

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete, evidence_aside
+from rackready.cli.limit import named
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, working_paths
 from rackready.cli.run_log import run_log
 from rackready.model.outcome import CONTINUES, Outcome
@@ -121,7 +122,11 @@ def export_kit(
     out: Annotated[Path, typer.Option("--out", help="Output folder; each node gets a folder in it.")],
     node: Annotated[
         list[str],
-        typer.Option("--node", help="Node of the site; repeatable.", autocompletion=complete.nodes),
+        typer.Option(
+            "--node",
+            help="Nodes of the site: names or host lists, comma-separated; repeatable.",
+            autocompletion=complete.node_list,
+        ),
     ],
     env: Env = "sim",
     gate_set: Annotated[
@@ -136,17 +141,15 @@ def export_kit(
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
     from rackready.gates.records.capture_kit import write_kit  # noqa: PLC0415
-    from rackready.model.problems import RackreadyError  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
     paths = working_paths(env)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]
-    if unknown := sorted(set(node) - set(known)):
-        raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(known)}")
+    names = named(node, known, "--node")
     entries = loader.set_of(site.gates, gate_set).gates if gate_set else loader.gates_of(site.gates)
-    kits = [write_kit(site, name, entries, out) for name in node]
+    kits = [write_kit(site, name, entries, out) for name in names]
     if output is Format.JSON:
         print_json(
             {"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]}

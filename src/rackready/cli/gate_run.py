@@ -10,8 +10,10 @@ import typer
 
 from rackready.cli import complete
 from rackready.cli.gate_show import Gpus
+from rackready.cli.limit import named
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, progress, working_paths
 from rackready.cli.run_log import new_run, run_log
+from rackready.model.host_list import host_list
 from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
@@ -31,9 +33,10 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
     node: Annotated[
         list[str] | None,
         typer.Option(
+            "--limit",
             "--node",
-            help="Node; repeatable. Default: all nodes of the site.",
-            autocompletion=complete.nodes,
+            help="Only these nodes: names or host lists, comma-separated; repeatable. Default: all nodes of the site.",
+            autocompletion=complete.node_list,
         ),
     ] = None,
     env: Env = "sim",
@@ -76,10 +79,10 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
             expected="--local with them",
             next_step="The site file describes the nodes of a site.",
         )
-    if local and node:
+    if local and node is not None:
         raise RackreadyError(
-            "gate run --local --node",
-            expected="no --node, because --local is this machine",
+            "gate run --local --limit",
+            expected="no --limit, because --local is this machine",
             next_step="Omit one of the two.",
         )
     campaign = new_run("gate")
@@ -170,14 +173,11 @@ def _nodes(
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]
-    unknown = sorted(set(wanted or []) - set(known))
-    if unknown:
-        raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(known)}")
-    nodes = wanted or known
+    nodes = known if wanted is None else named(wanted, known, "--limit")
     require(site, nodes, "gate run")
     what = " ".join(ids) or f"--set {gate_set}"
     wanted_ids = [entry.id for entry in _entries(ids, gate_set)]
-    progress.print(f"{what} on {', '.join(nodes)} ...")
+    progress.print(f"{what} on {host_list(nodes)} ...")
     ctx = PhaseContext(env, paths.root, campaign)
     command = f"rackready gate run {what} --env {env}"
     with ControllerLock(paths.lock, command, paths.database), run_log(paths, campaign, command, verbose=verbose) as log:
@@ -203,7 +203,7 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
             expected="no node in production",
             actual=", ".join(busy),
             next_step=f"Nothing ran. Drain them, or use `rackready validate --again --limit {limit} --env "
-            f"{ctx.env}`, which waits for their jobs, or name other nodes with --node.",
+            f"{ctx.env}`, which waits for their jobs, or name other nodes with --limit.",
         )
     if unknown:
         raise RackreadyError("\n".join(result.message for result in unknown.values()))

@@ -19,6 +19,7 @@ from rackready.cli.output import (
     working_paths,
 )
 from rackready.cli.run_log import new_run, run_log
+from rackready.model.near import CORRECT, hosts_among
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
@@ -45,7 +46,7 @@ def repair(
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:
         raise RackreadyError(
-            node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
+            node, expected=f"one of {hosts_among(known, node)}", actual="no such node", next_step=CORRECT
         )
     if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
         raise RackreadyError(

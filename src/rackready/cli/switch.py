@@ -11,6 +11,7 @@ from rackready.cli.deploy import Check
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, progress, working_paths
 from rackready.cli.rotation import BAD, ERROR, SAME, in_waves, require_own_places
 from rackready.cli.run_log import new_run, run_log
+from rackready.model.near import hosts_among
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _chosen(site: Site, names: list[str]) -> dict[str, Switch]:
     if unknown or not known:
         raise RackreadyError(
             "switch rotate",
-            expected=f"a switch with a login: {', '.join(known) or 'the site has none'}",
+            expected=f"a switch with a login: {hosts_among(known, *unknown) if known else 'the site has none'}",
             actual=", ".join(unknown) or "none",
             next_step="Correct the name, or add os, address and password to switches in the site file.",
         )

@@ -14,6 +14,7 @@ import typer
 from rackready.cli import complete
 from rackready.cli.output import Env, console, print_json, print_table, working_paths
 from rackready.cli.streams import tolerant
+from rackready.model.near import CORRECT, among, hosts_among
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -77,12 +78,11 @@ def trend(
 
 def _require(option: str, value: str, known: Sequence[str]) -> None:
     if value and value not in known:
-        more = f" and {len(known) - 6} more" if len(known) > 6 else ""  # noqa: PLR2004 - a few names help
         raise RackreadyError(
             f"{option} {value}",
-            expected=f"one of {', '.join(known[:6])}{more}",
+            expected=f"one of {(hosts_among if option == '--node' else among)(known, value)}",
             actual="no such " + option.removeprefix("--"),
-            next_step="Correct it.",
+            next_step=CORRECT if option == "--node" else "Correct it: `rackready gate list` shows the ids.",
         )
 
 

@@ -29,6 +29,7 @@ from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
 from rackready.design.check_watch import check_watch
 from rackready.design.site_flaws import ADDRESS, Flaw, Loc, Lost, Subject
+from rackready.model.near import among
 from rackready.model.site import Site
 from rackready.model.switch import Switch
 from rackready.profiles import loader
@@ -160,7 +161,7 @@ def _profiles(subject: Subject) -> list[Flaw]:
                     loc,
                     f"{family} profile {wanted!r} does not exist",
                     "Correct the id or add the profile.",
-                    expected=f"one of {', '.join(ids)}",
+                    expected=f"one of {among(ids, wanted)}",
                     profile=(family, wanted),
                 )
             )
@@ -234,7 +235,7 @@ def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
                     here,
                     f"no server or switch profile is called {plate.model!r}",
                     "Correct the id; for devices, set max_power_w instead.",
-                    expected=f"one of {', '.join(sorted(known))}",
+                    expected=f"one of {among(sorted(known), plate.model)}",
                 )
             )
         elif plate.model in seen:

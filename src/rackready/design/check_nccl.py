@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from rackready.design.check_names import Loc, known_platforms
-from rackready.design.names import listed
 from rackready.design.site_flaws import Flaw, Subject
 from rackready.model import nccl
+from rackready.model.near import among
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
 
@@ -23,7 +23,9 @@ def check_nccl(subject: Subject) -> list[Flaw]:
         loc = (*here, "platforms", platform)
         if platform not in known:
             what, hint = f"platform profile {platform!r} does not exist", "Correct the id or add the profile."
-            out.append(Flaw.of(loc, what, hint, expected=f"one of {listed(known)}", profile=("platform", platform)))
+            out.append(
+                Flaw.of(loc, what, hint, expected=f"one of {among(known, platform)}", profile=("platform", platform))
+            )
         out += _settings(settings, loc)
     if site.fabric.kind != "roce" and (declared.settings or declared.platforms):
         text = f"rackready writes NCCL's settings on RoCE fabrics only, and fabric.kind is {site.fabric.kind}."

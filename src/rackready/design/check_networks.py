@@ -10,9 +10,9 @@ from rackready.design.check_addresses import site_pools
 from rackready.design.check_names import Loc
 from rackready.design.compute_addresses import racks_in_subnet, subnet_number
 from rackready.design.endpoints import link_rate, rack_number, unit_of
-from rackready.design.names import listed
 from rackready.design.site_flaws import ADDRESS, RAIL_ADDRESS, Flaw, Subject
 from rackready.design.topology.ports import lanes_short
+from rackready.model.near import among
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
 from rackready.model.topology import Topology
@@ -274,7 +274,7 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
                     ("topology", tier, "model"),
                     f"switch profile {switches.model!r} does not exist",
                     "Correct the id or add the profile.",
-                    expected=f"one of {listed(known)}",
+                    expected=f"one of {among(known, switches.model)}",
                     profile=("switch", switches.model),
                 )
             )

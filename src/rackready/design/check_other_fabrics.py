@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rackready.design.check_names import Loc, members, names_twice, unknown
 from rackready.design.endpoints import rack_number
-from rackready.design.names import listed
 from rackready.design.other_fabrics import CALLED, OtherSwitch, other_layout, racks_of_fabric
 from rackready.design.site_flaws import Flaw, Subject
+from rackready.model.near import among
 from rackready.model.other_fabric import OtherFabric
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -48,7 +48,7 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Flaw]:
                     (*here, key),
                     f"switch profile {model!r} does not exist",
                     "Correct the id or add the profile.",
-                    expected=f"one of {listed(models)}",
+                    expected=f"one of {among(models, model)}",
                     profile=("switch", model),
                 )
             )

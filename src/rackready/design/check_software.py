@@ -9,6 +9,7 @@ from rackready.design.names import listed
 from rackready.design.repositories import kind_of, repositories_of
 from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.design.software_of import SoftwareView, software_views
+from rackready.model.near import among
 from rackready.model.profile import GpuProfile
 from rackready.model.site import Site
 from rackready.model.software import SoftwareProfile
@@ -46,7 +47,7 @@ def _set(wanted: str, loc: Loc) -> list[Flaw]:
             loc,
             f"software profile {wanted!r} does not exist",
             "Correct the id or add the profile.",
-            expected=f"one of {', '.join(known)}",
+            expected=f"one of {among(known, wanted)}",
             profile=("software", wanted),
         )
     ]

@@ -16,6 +16,7 @@ from rackready.drivers.ssh.pins import fingerprint, pin, pinned
 from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
+from rackready.model.near import hosts_among
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Node, Site, SlurmHandover
@@ -112,7 +113,7 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
     if unknown := [name for name in wanted if name not in known]:
         raise HostKeyRefusedError(
             ", ".join(unknown),
-            expected=f"some of {', '.join(reversed(known))}",
+            expected=f"some of {hosts_among(reversed(known), *unknown)}",
             actual="no such host",
             next_step="Correct the name.",
         )

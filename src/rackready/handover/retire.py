@@ -24,6 +24,7 @@ from rackready.handover.offer import ledger_of
 from rackready.handover.production import jobs_run, taken_as_free
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
+from rackready.model.near import CORRECT, hosts_among
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError, quoted
@@ -68,7 +69,7 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False
     known = [item.name for item in site.nodes()]
     if node not in known:
         raise RetireRefusedError(
-            node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
+            node, expected=f"one of {hosts_among(known, node)}", actual="no such node", next_step=CORRECT
         )
     paths = EnvPaths(ctx.root, ctx.env)
     recorded = _recorded(paths, node)

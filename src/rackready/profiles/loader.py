@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
 from rackready.model.bmc_quirk import BmcQuirk, BmcQuirks
+from rackready.model.near import among
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
@@ -36,7 +37,7 @@ class UnknownProfileError(RackreadyError):
         self.known = known
         super().__init__(
             f"{family} profile {wanted!r} does not exist",
-            expected=f"one of {', '.join(known)}",
+            expected=f"one of {among(known, wanted)}",
             next_step=f"Add profiles/{family}/{wanted}.yml or correct the id.",
         )
 

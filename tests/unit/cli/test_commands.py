@@ -260,16 +260,19 @@ def test_server_that_does_not_answer_is_said(postgres: PostgresServer, project: 
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
     done = rackready(project, "repair", "node9", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    assert done.stderr == (
+        "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name: "
+        "`rackready status --env lab` lists the nodes.\n"
     )
 
 
 def test_unknown_limit_is_refused(project: Path) -> None:
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node01,node7")
     assert done.returncode == 2
-    assert "--limit node01,node7 - Expected: some of node[01-04] Actual: node7. Correct it." in done.stderr
+    assert (
+        "--limit node01,node7 - Expected: some of node[01-04] Actual: node7. Correct the name: "
+        "`rackready status --env lab` lists the nodes." in done.stderr
+    )
 
 
 def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
@@ -357,9 +360,9 @@ def test_retire_of_an_unknown_node_is_refused(project: Path, words: tuple[str, .
     without_scheduler(project)
     done = rackready(project, "retire", "node9", "--reason", "x", "--env", "lab", *words)
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    assert done.stderr == (
+        "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name: "
+        "`rackready status --env lab` lists the nodes.\n"
     )
     assert not (project / ".rackready/lab/state.sqlite").exists()
 
@@ -379,7 +382,7 @@ def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (
         "node03 is retired (sold) and left out. Remove it from the site file; "
-        "to bring it back: rackready repair node03 --reason" in done.stderr
+        "to bring it back: `rackready repair node03 --reason" in done.stderr
     )
     assert json.loads(done.stdout)["nodes"] == [
         {"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}

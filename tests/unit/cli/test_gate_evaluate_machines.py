@@ -113,7 +113,10 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
                 "Name the nodes of the site."
             ),
         ),
-        (["--env", "sim", "--node", "gpu9"], "--node gpu9 - Expected: one of node01, node02, node03, node04."),
+        (
+            ["--env", "sim", "--node", "gpu9"],
+            "--node gpu9 - Expected: some of node[01-04] Actual: gpu9. Correct it: the site file names the nodes.",
+        ),
         (
             ["--env", "sim", "--node", "node01", "--gpus", "4"],
             "gate evaluate --gpus - Expected: --profile with it. The site file describes the nodes of a site.",

@@ -269,7 +269,7 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         ),
         (
             ("run", INVENTORY, "--local", "--node", "node01"),
-            "gate run --local --node - Expected: no --node, because --local is this machine.",
+            "gate run --local --limit - Expected: no --limit, because --local is this machine.",
         ),
         (
             ("run", "--set", "nightlie"),

@@ -68,7 +68,7 @@ def test_a_gate_that_loads_nodes_is_refused_in_production(
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"gate run {gate}: it loads nodes - Expected: no node in production Actual: node01, node03. Nothing ran. "
         "Drain them, or use `rackready validate --again --limit node01,node03 --env sim`, which waits for their "
-        "jobs, or name other nodes with --node."
+        "jobs, or name other nodes with --limit."
     )
     assert (world.asked, world.measured) == (["node01", "node02", "node03", "node04"], [])
 
@@ -84,6 +84,34 @@ def test_nodes_out_of_production_are_measured(world: World) -> None:
     world.busy = {"node01"}
     assert call(LOADS, "--node", "node02") == 0
     assert (world.asked, world.measured) == (["node02"], ["node02"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--limit", "node[01-02]"),
+        ("--node", "node01,node02"),
+        ("--node", "node01", "--node", "node02"),
+        ("--limit", "node01", "--limit", "node[01-02]"),
+    ],
+    ids=["host list", "comma", "repeated", "twice"],
+)
+def test_nodes_are_named_as_every_next_step_names_them(world: World, given: tuple[str, ...]) -> None:
+    """Refusals say `exclude them with --limit`."""
+    assert call(LOADS, *given) == 0
+    assert world.measured == ["node01", "node02"]
+
+
+@pytest.mark.parametrize("given", ["node9", ""])
+def test_a_node_that_is_not_of_the_site_is_refused(
+    world: World, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(LOADS, "--node", given) == 2
+    assert capsys.readouterr().err == (
+        f"{f'--limit {given}'.rstrip()} - Expected: some of node[01-04] Actual: {given or 'nothing'}. "
+        "Correct the name: `rackready status` lists the nodes.\n"
+    )
+    assert world.measured == []
 
 
 @pytest.mark.parametrize("verbose", [(), ("-v",)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.cli.limit import choose, names_of
+from rackready.cli.limit import choose, named, names_of
 from rackready.design.site import load_site
 from rackready.model.problems import RackreadyError
 
@@ -61,8 +61,19 @@ def test_names_and_host_lists_are_those_of_the_site(limit: str, names: list[str]
     assert choose(site, "") == ["node01", "node02", "node03", "node04"]
 
 
+def test_options_that_name_nodes_take_host_lists_in_the_given_order() -> None:
+    known = ["node01", "node02", "node03"]
+    assert named(["node[02-03]", "node01,node02"], known, "--node") == ["node02", "node03", "node01"]
+    for given, said in ((["node9"], "node9"), ([""], "nothing")):
+        with pytest.raises(RackreadyError, match=rf"Expected: some of node\[01-03\] Actual: {said}\. Correct the name"):
+            named(given, known, "--node")
+
+
 def test_nodes_that_are_not_of_the_site_are_named(call: Call, tmp_path: Path) -> None:
     _ = call
     with pytest.raises(RackreadyError) as caught:
         choose(load_site("sim", root=tmp_path), "node[04-06]")
-    assert str(caught.value) == ("--limit node[04-06] - Expected: some of node[01-04] Actual: node[05-06]. Correct it.")
+    assert str(caught.value) == (
+        "--limit node[04-06] - Expected: some of node[01-04] Actual: node[05-06]. Correct the name: `rackready status` "
+        "lists the nodes."
+    )

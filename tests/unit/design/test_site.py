@@ -15,6 +15,7 @@ from rackready.design.overlays import merge
 from rackready.design.site import load_site, parse_site
 from rackready.design.wiring import cables
 from rackready.model.base import expand_range
+from rackready.model.near import among
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.model.supply import Figure
@@ -99,7 +100,7 @@ REFUSED = [
         change("racks.0.nodes.1.platform", "dgx_h1000"),
         (
             "racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - "
-            f"Expected: one of {', '.join(known('platform'))}. Correct the id"
+            f"Expected: one of {among(known('platform'), 'dgx_h1000')}. Correct the id"
         ),
     ),
     (

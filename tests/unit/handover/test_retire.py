@@ -316,7 +316,7 @@ def test_killed_while_powering_off_goes_on(world: World) -> None:
 def test_an_unknown_node_is_refused(world: World) -> None:
     with pytest.raises(RetireRefusedError) as caught:
         look(world.context, "node9")
-    assert (
-        str(caught.value)
-        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name."
+    assert str(caught.value) == (
+        "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name: "
+        "`rackready status` lists the nodes."
     )

@@ -70,7 +70,8 @@ def test_limit_chooses_nodes_of_the_site() -> None:
     found = document("--site", LAB, "--check", "--limit", "node02, node03")
     assert found["nodes"] == ["node02", "node03"]
     assert error("--site", LAB, "--check", "--limit", "node09") == (
-        "--limit node09 - Expected: some of node[01-04] Actual: node09. Correct it."
+        "--limit node09 - Expected: some of node[01-04] Actual: node09. Correct the name: "
+        "`rackready status` lists the nodes."
     )
 
 

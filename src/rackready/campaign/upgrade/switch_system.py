@@ -16,6 +16,7 @@ from rackready.design.wiring import fabric_links
 from rackready.drivers.switch.waves import waves
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger, LedgerEntry
+from rackready.model.near import hosts_among
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError
@@ -52,7 +53,10 @@ def step_of(site: Site, name: str) -> SwitchStep:
     known = {switch.name: switch for switch in site.switches}
     if name not in known:
         raise RackreadyError(
-            "--switch", expected=f"one of {', '.join(sorted(known))}", actual=name, next_step="Correct the name."
+            "--switch",
+            expected=f"one of {hosts_among(sorted(known), name)}",
+            actual=name,
+            next_step="Correct the name.",
         )
     cut: dict[str, list[int]] = {}
     rails: dict[str, int] = {}

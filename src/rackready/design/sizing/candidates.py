@@ -13,6 +13,7 @@ from rackready.design.sizing.serving_speed import SpeedBound, decode, prefill
 from rackready.design.sizing.training_memory import TrainingJob, TrainingMemory, training_memory
 from rackready.design.sizing.training_speed import NOT_KNOWN, training_time
 from rackready.model.llm import Llm
+from rackready.model.near import among
 from rackready.model.problems import Message, Problem, RackreadyError
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.profiles import loader
@@ -96,7 +97,7 @@ def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProf
     found = [(profile, loader.gpu(profile.gpu)) for profile in map(loader.platform, loader.known("platform"))]
     for name in wanted:
         if not any(name in {platform.id, gpu.id} for platform, gpu in found):
-            known = ", ".join(sorted({platform.id for platform, _ in found} | {gpu.id for _, gpu in found}))
+            known = among(sorted({platform.id for platform, _ in found} | {gpu.id for _, gpu in found}), name)
             raise RackreadyError(
                 f"--on {name}",
                 "no server or GPU profile has that id",

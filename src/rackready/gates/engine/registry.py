@@ -14,6 +14,7 @@ import rackready.gates as package
 from rackready.entry_points import GATES, PlugIn, plug_ins
 from rackready.gates.base import REGISTRY, Gate
 from rackready.gates.engine.contract import breaches
+from rackready.model.near import among
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.wanted import given, path_text, steps, told
 
@@ -63,8 +64,8 @@ def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
     if wanted not in known:
         raise UnknownGateError(
             f"gate {wanted!r} does not exist",
-            expected=f"one of {', '.join(known)}",
-            next_step="Correct the id in the gate set or the command.",
+            expected=f"one of {among(known, wanted)}",
+            next_step="Correct the id in the gate set or the command: `rackready gate list` shows the ids.",
         )
     try:
         return known[wanted](inputs)

@@ -12,6 +12,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates.base import Gate, GateFacts, Output, Run, is_not_understood
 from rackready.gates.engine.runner import evaluated
 from rackready.model.base import SecretRef
+from rackready.model.near import among
 from rackready.model.outcome import Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformProfile
@@ -53,7 +54,10 @@ def platform_of(profile: str, gpus: int | None = None) -> PlatformProfile:
     elif profile in loader.known("gpu"):
         found = _server_of(profile)
     else:
-        known = f"a server ({', '.join(loader.known('platform'))}) or a GPU ({', '.join(loader.known('gpu'))})"
+        known = " or ".join(
+            f"a {kind} ({among(loader.known(family), profile)})"
+            for kind, family in (("server", "platform"), ("GPU", "gpu"))
+        )
         raise RackreadyError(f"profile {profile!r} does not exist", expected=known, next_step="Correct the id.")
     return found if gpus is None else _part(found, gpus)
 
