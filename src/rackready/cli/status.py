@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,8 +25,9 @@ from rackready.cli.output import (
 )
 from rackready.cli.status_workers import print_workers, workers_of
 from rackready.ledger.lock import is_held
+from rackready.model.near import CORRECT, hosts_among
 from rackready.model.problems import RackreadyError
-from rackready.model.state import OUT
+from rackready.model.state import OUT, NodeState
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ def _show(env: str, site: Outline, paths: EnvPaths, output: Format, *, scheduler
     document: dict[str, Any] = {
         "env": env,
         "nodes": nodes,
+        "states": _counts(nodes),
         "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None,
     }
     document |= {"alarms": found.alarms, "not_asked": found.not_asked}
@@ -147,7 +150,7 @@ def _history(site: Outline, paths: EnvPaths, node: str, output: Format) -> None:
 
     if node not in site.nodes:
         raise RackreadyError(
-            "--node", expected=f"one of {', '.join(site.nodes)}", actual=node, next_step="Correct the name."
+            "--node", expected=f"one of {hosts_among(site.nodes, node)}", actual=node, next_step=CORRECT
         )
     rows = []
     if Ledger.exists(paths.database):
@@ -175,10 +178,18 @@ def _print(nodes: list[dict[str, Any]], title: str) -> None:
         row = (item["name"], item["state"], item["phase"], item["since"] or "")
         rows.append((*row, scheduler) if parts else row)
     print_table(headers, rows, title=title)
+    counts = [f"{count:,} {state}" for state, count in _counts(nodes).items()]
+    print_lines([f"{len(nodes):,} nodes: {', '.join(counts)}"] if len(nodes) > 1 else [])
     print_reasons((item["name"], item["reason"]) for item in nodes)
     print_lines(
         f"{item['name']} now ({now['at']}): {now['phase']}: {now['text']}" for item in nodes if (now := item["now"])
     )
+
+
+def _counts(nodes: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return state -> number of nodes in it, in the order of a node's life; only states that some node has."""
+    found = Counter(item["state"] for item in nodes)
+    return {state.value: found[state.value] for state in NodeState if found[state.value]}
 
 
 def _utc(at: float) -> str:

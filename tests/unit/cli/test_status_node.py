@@ -33,5 +33,8 @@ def test_a_node_without_a_record_and_an_unknown_one(call: Call) -> None:
     code, _, said = call("status", "--node", "node09")
     assert (code, said) == (
         2,
-        "--node - Expected: one of node01, node02, node03, node04 Actual: node09. Correct the name.\n",
+        (
+            "--node - Expected: one of node01, node02, node03, node04 Actual: node09. Correct the name: "
+            "`rackready status` lists the nodes.\n"
+        ),
     )
