@@ -170,7 +170,7 @@ def _fake(root: Path, phase: str, request: CampaignRequest) -> Runner:
         with (root / _BEGAN).open("a", encoding="utf-8") as log:
             log.write(f"{time.time()}\n")
         changed = phase in {"provision", "install"}
-        words = "GPU 3 has 17 of 18 NVLinks - Expected: 18 Actual: 17. Reseat it, then run `rackready repair`."
+        words = "GPU 3 has 17 of 18 NVLinks - Expected: 18 Actual: 17. Reseat it."
         return {
             node: NodeResult(Outcome.FAIL, f"{node}: {words}")
             if node in bad

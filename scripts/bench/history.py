@@ -35,7 +35,7 @@ _ROWS = 5_000
 _BATCH, _WAVE = 32, 512
 _REASON = (
     "node/gpu/validation/dcgm-r3: GPU 3 (serial 1650000000003) failed PCIe bandwidth - Expected: at least 22 GB/s "
-    "Actual: 11.4 GB/s. Reseat the GPU, then run `rackready repair`."
+    "Actual: 11.4 GB/s. Reseat the GPU, then run `rackready repair node01 --reason '...'`."
 )
 
 

@@ -21,7 +21,7 @@ SEL, FAULTS = f"{MANAGER}/LogServices/SEL", f"{SYSTEM}/LogServices/FaultLog"
 PASSED = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 DEALT = (
     "Read what else recorded that time (syslog, the BMC's other logs), then record with `rackready "
-    "repair` that it was dealt with."
+    "repair node01 --reason '...'` that it was dealt with."
 )
 
 
@@ -112,7 +112,7 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
                     "node01 log BMC IML: Warning event - Expected: no such entry Actual: "
                     "iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). Read the entry in "
                     "the vendor's guide and do what it says. Then record the fix with `rackready "
-                    "repair`: older entries no longer count."
+                    "repair node01 --reason '...'`: older entries no longer count."
                 )
             ],
         ),
@@ -145,7 +145,7 @@ def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
 
 TO_COME = (
     "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then record with `rackready "
-    "repair` that it was dealt with."
+    "repair node01 --reason '...'` that it was dealt with."
 )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rackready.gates.engine.registry import gate
+from rackready.gates.formats import dcgm_diag
+from rackready.gates.gpu import dcgm
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, check, judge, outputs, tells, told
@@ -74,6 +76,11 @@ def test_a_test_that_failed_in_dcgm_before_3_3_failed() -> None:
         "node01 gpu3",
         "Fail: GPU 3 has 1 page pending.",
     )
+
+
+def test_a_reset_is_recorded_by_a_whole_command() -> None:
+    result = dcgm_diag.Result("memory", "Hardware", 2, "gpu2", "Fail", (dcgm_diag.Warned("x", 55, 6),), "")
+    assert "record the repair (`rackready repair node01 --reason '...'`)" in dcgm._step("node01", result)
 
 
 @pytest.mark.parametrize("severity", [-1, None, True, 7, "2"], ids=repr)

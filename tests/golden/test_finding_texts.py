@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,3 +55,13 @@ def test_every_finding_reads_as_reviewed() -> None:
     if os.environ.get("GOLDENS") == "rewrite":
         PAGE.write_text(page(), encoding="utf-8")
     assert page() == PAGE.read_text(encoding="utf-8"), "run: make goldens, and read the difference"
+
+
+def test_a_step_with_a_repair_is_a_whole_command() -> None:
+    """`rackready repair` takes a node and a reason, and refuses a call without them."""
+    steps = {step for kind in product_kinds().values() for step in (kind.next_step, *kind.steps)}
+    named = [command for step in steps for command in re.findall(r"`rackready repair[^`]*`", step)]
+    assert named
+    assert [
+        command for command in named if not re.fullmatch(r"`rackready repair \{\w+\} --reason '...'`", command)
+    ] == []

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from rackready.campaign.drained_phase import Results
+from rackready.model.commands import repair
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.phase import PLAN, NodeResult
 
@@ -212,7 +213,7 @@ def plan(seen: EvidenceReadings) -> EvidencePlan:
 def _step(seen: EvidenceReadings, item: NodeEvidence) -> tuple[EvidenceStep, str]:
     match item.step:
         case EvidenceStep.REFUSE:
-            step = f"once it is repaired, run `rackready repair {item.node} --reason '...'`"
+            step = f"once it is repaired, run {repair(item.node)}"
             return EvidenceStep.REFUSE, f"{item.failed} (a fail on record is not measured again: {step})"
         case EvidenceStep.MEASURE if seen.later:
             return EvidenceStep.LATER, item.why

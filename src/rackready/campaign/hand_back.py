@@ -26,6 +26,8 @@ from rackready.handover.production import take_out
 from rackready.handover.returned import HAND_BACK, open_return
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
+from rackready.model.commands import repair
+from rackready.model.near import CORRECT, hosts_among
 from rackready.model.operations import DeclaredSkip
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -75,7 +77,7 @@ class Return:
         known = [item.name for item in self.site.nodes()]
         if node not in known:
             raise HandBackRefusedError(
-                node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
+                node, expected=f"one of {hosts_among(known, node)}", actual="no such node", next_step=CORRECT
             )
 
     def look(self) -> Found:
@@ -103,7 +105,7 @@ class Return:
             raise HandBackRefusedError(self.node, expected="a deployment record", actual="none", next_step=step)
         if row.state not in LIFE:
             then = "then run this again." if still_open else "and `deploy` it."
-            step = f"Run `rackready repair {self.node} --reason ...` first, {then}"
+            step = f"Run {repair(self.node)} first, {then}"
             raise HandBackRefusedError(
                 self.node, expected="a node in service", actual=f"{row.state.value} ({row.reason})", next_step=step
             )

@@ -235,7 +235,7 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
             words = "is in quarantine and left alone. When it is repaired"
         step = "rma" if row.state == NodeState.REPAIR.value else "repair"
         back = " --returned" if step == "rma" else ""
-        progress.print(f"{row.name} {words}: rackready {step} {row.name}{back} --reason '...'", style="yellow")
+        progress.print(f"{row.name} {words}: `rackready {step} {row.name}{back} --reason '...'`", style="yellow")
     return [name for name in nodes if name not in {row.name for row in left_out}], left_out
 
 

@@ -57,7 +57,8 @@ def close(
 ) -> None:
     """Close a ticket that needs no repair. Its node stays as it is; the same fault opens a new ticket.
 
-    A ticket of a node that was repaired closes by itself: `rackready repair`, then `rackready deploy`.
+    A ticket of a node that was repaired closes by itself: run `rackready repair NODE --reason '...'`, then
+    `rackready deploy`.
 
     Exit codes: 0 closed, 2 refused.
     """

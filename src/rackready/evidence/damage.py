@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready import __version__
+from rackready.model.commands import repair
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Outcome, Verdict
@@ -31,7 +32,7 @@ DAMAGED_FAIL = FailKind(
     "evidence-damaged-fail",
     "evidence of {gate} is damaged (record {record})",
     meaning="The stored record of a fail is not as it was written. The fail stands: damage does not undo it.",
-    next_step="A fail was recorded and stands: when the node is repaired, `rackready repair {target} --reason '...'`.",
+    next_step=f"A fail was recorded and stands: when the node is repaired, {repair('{target}')}.",
     runbook="docs/runbooks/quarantined-node.md",
     by=_BY,
 )

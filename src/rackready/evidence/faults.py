@@ -13,6 +13,7 @@ from typing import Any
 from rackready.evidence.node_page import NodePage
 from rackready.evidence.node_report import JUDGING
 from rackready.evidence.worst import NodeFault, Where, WorstNodes, racks_alike
+from rackready.model.commands import repair
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
@@ -37,7 +38,7 @@ _LEVELS = ("sanity", "validation", "performance", "stress")
 _COVERAGE = "coverage"
 _ON = "Correct what the phase reports, then run `rackready deploy`."
 """Without a limit: a node alone has no partner where it must be measured again."""
-_REPAIR = "When it is repaired, run `rackready repair NODE --reason '...'`, then `rackready deploy`."
+_REPAIR = f"When it is repaired, run {repair()}, then `rackready deploy`."
 _RMA = "When it is back, run `rackready rma NODE --returned --reason '...'`, then `rackready deploy`."
 _BACK = {
     NodeState.QUARANTINED.value: _REPAIR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackready.evidence.damage import Damaged
+from rackready.model.commands import repair
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome
 
@@ -44,7 +45,7 @@ def standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
     """Return a fail with a note about the newer record."""
     note = (
         f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); "
-        f"the fail stands until `rackready repair {fail.target}`"
+        f"the fail stands until {repair(fail.target)}"
     )
     note = f"{fail.verdict.note}; {note}" if fail.verdict.note else note
     return fail.model_copy(update={"verdict": fail.verdict.model_copy(update={"note": note})})

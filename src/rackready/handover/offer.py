@@ -17,6 +17,7 @@ from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.production import PHASE
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger, NodeRow
+from rackready.model.commands import repair
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
@@ -107,10 +108,7 @@ def out_of_use(states: Iterable[NodeRow], site: Site) -> dict[str, NodeRow]:
 
 def alarm(row: NodeRow, now: SchedulerNode) -> str:
     """Return the alarm about a node that is out and on offer."""
-    step = (
-        f"`rackready deploy` drains it before anything else. If it was repaired: `rackready repair {row.name} "
-        "--reason '...'`."
-    )
+    step = f"`rackready deploy` drains it before anything else. If it was repaired: {repair(row.name)}."
     return (
         f"{row.name}: {row.state.value}, and the scheduler offers it to jobs - Expected: drained "
         f"Actual: {now.state}. {step}"
@@ -172,7 +170,7 @@ def _drain(
         begins = f"{node} is {rows[node].state.value}, and the scheduler offered it to jobs ({offered[node].state}): "
         if result.outcome is Outcome.PASS:
             drained.append(node)
-            lines[f"{begins}drained. If it was repaired: rackready repair {node} --reason '...'"] = node
+            lines[f"{begins}drained. If it was repaired: {repair(node)}"] = node
         else:
             lines[f"{begins}it could not be drained: {result.message} Drain it by hand."] = node
     return drained, lines

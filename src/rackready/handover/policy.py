@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from rackready.gates.engine.registry import all_gates
 from rackready.ledger.part_history import GateVoid
+from rackready.model.commands import repair
 from rackready.model.evidence import COVERAGE, EvidenceRecord
 from rackready.model.outcome import FLEET_PENDING, Outcome
 from rackready.model.profile import GateSetEntry
@@ -133,7 +134,7 @@ def _before_change(node: str, gate: str, moment: Moment) -> str:
     return (
         f"{node}: {gate} - Expected: {expected} Actual: that change is recorded at {_utc(moment.changed)}, and this "
         f"machine's clock says {_utc(moment.at)}. Check the clocks of the controller and its workers "
-        f"(`timedatectl`). If they are right now, begin anew: `rackready repair {node} --reason 'the clock was ahead'`."
+        f"(`timedatectl`). If they are right now, begin anew: {repair(node, 'the clock was ahead')}."
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rackready.evidence.store import EvidenceStore
+from rackready.model.commands import repair
 
 _STEP = (
-    "Find out who changed the database. Then `rackready repair {} --reason '...'`: everything is measured again, and "
+    f"Find out who changed the database. Then {repair('{}')}: everything is measured again, and "
     "the node is certified anew."
 )
 _SHORT = 12

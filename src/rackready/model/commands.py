@@ -15,6 +15,14 @@ _COMPLETE = frozenset({"--env", "--site", "--help"})
 """Options of commands that need no environment, or name their site."""
 
 
+def repair(node: str = "NODE", reason: str = "...") -> str:
+    """Return the whole command that records a repair, quoted: it needs the node and the reason.
+
+    ``node``: its name; ``{node}`` in a step of a ``FindingKind``, which fills it in.
+    """
+    return f"`rackready repair {node} --reason '{reason}'`"
+
+
 def with_env(text: str, env: str) -> str:
     """Return a text whose commands name an environment; empty: no name is needed."""
     if not env or "`rackready " not in text:

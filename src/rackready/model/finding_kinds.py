@@ -20,7 +20,10 @@ KINDS: dict[str, FindingKind] = {}
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """One kind of finding. ``found`` fills the placeholders (str.format) of ``title`` and ``next_step``."""
+    """One kind of finding. ``found`` fills the placeholders (str.format) of ``title`` and ``next_step``.
+
+    ``{node}`` is the node of the place, if nothing else is given for it.
+    """
 
     code: str
     """Kebab-case, in the field's terms; unique in the product, and never reused for another kind."""
@@ -57,6 +60,7 @@ class FindingKind:
         Raise KeyError if ``values`` lack a placeholder.
         """
         place = Place.read(where)
+        values.setdefault("node", place.node)
         return Finding(
             code=self.code,
             where=str(place),

@@ -193,7 +193,8 @@ def test_the_words_of_a_refusal(node: Node) -> None:
     assert str(judge(node, ENVIRONMENT).findings[0]) == (
         "node01 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes measurements Actual: "
         "NCCL_NET=Socket. Remove it, or declare it with its value in the gate set (inputs of "
-        "node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), then run `rackready repair`."
+        "node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), then run `rackready repair node01 "
+        "--reason '...'`."
     )
 
 

@@ -170,7 +170,7 @@ def test_what_was_left_off_before_a_repair_is_told_and_not_switched(
     give_back(cycler(room, ledger), Hosts(), {"node01": bmc_site(room)}, ["node01"])
     assert room.asked == asked
     assert said(ledger).endswith(
-        "a power cycle was interrupted before `rackready repair node01`: rackready no longer switches its "
+        "a power cycle was interrupted before node01 was repaired: rackready no longer switches its "
         f"power, and {', '.join(outlet.called for outlet in cycler(room, ledger).feeds.outlets['node01'])} may still "
         "be off: switch it on by hand."
     )

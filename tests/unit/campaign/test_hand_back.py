@@ -254,7 +254,7 @@ def test_a_quarantined_node_with_an_open_return_goes_on_after_its_repair(world: 
     world.in_state(NodeState.QUARANTINED)
     with pytest.raises(HandBackRefusedError) as caught:
         Return(world.ctx, "node01").require_state()
-    assert str(caught.value).endswith("Run `rackready repair node01 --reason ...` first, then run this again.")
+    assert str(caught.value).endswith("Run `rackready repair node01 --reason '...'` first, then run this again.")
 
 
 @pytest.mark.parametrize(
@@ -341,14 +341,14 @@ def test_a_node_that_does_not_boot_is_not_clean(world: World, monkeypatch: pytes
             NodeState.QUARANTINED,
             (
                 "node01 - Expected: a node in service Actual: quarantined (why). Run `rackready repair node01 "
-                "--reason ...` first, and `deploy` it."
+                "--reason '...'` first, and `deploy` it."
             ),
         ),
         (
             NodeState.RETIRED,
             (
                 "node01 - Expected: a node in service Actual: retired (why). Run `rackready repair node01 "
-                "--reason ...` first, and `deploy` it."
+                "--reason '...'` first, and `deploy` it."
             ),
         ),
     ],
@@ -364,7 +364,10 @@ def test_nodes_that_are_not_in_service_are_refused(world: World, state: NodeStat
 def test_a_node_of_no_site_is_refused(world: World) -> None:
     with pytest.raises(HandBackRefusedError) as caught:
         Return(world.ctx, "node99")
-    text = "node99 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name."
+    text = (
+        "node99 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name: "
+        "`rackready status` lists the nodes."
+    )
     assert str(caught.value) == text
 
 

@@ -304,7 +304,7 @@ def test_a_retired_node_is_refused(faulty: Faulty) -> None:
         faulty.leave()
     assert str(error.value) == (
         "node01 - Expected: a node that comes back Actual: retired (sold). "
-        "Run `rackready repair` first, if it is to come back."
+        "Run `rackready repair node01 --reason '...'` first, if it is to come back."
     )
 
 

@@ -22,7 +22,7 @@ FINDING = "node03 gpu2: NVLink down"
 HELD = f"# node03: rackready: quarantined: {FINDING}"
 DRAINED = (
     "node03 is quarantined, and the scheduler offered it to jobs (ready): drained. "
-    "If it was repaired: rackready repair node03 --reason '...'\n"
+    "If it was repaired: `rackready repair node03 --reason '...'`\n"
 )
 ALARM = (
     "node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: ready. "

@@ -40,7 +40,7 @@ def test_the_end_of_a_campaign(rack: EnvPaths, call: Call, kind: str) -> None:
     assert (
         code,
         f"node03: node03 {VALUE}" in out,
-        "node03 is in quarantine and left alone. When it is repaired: rackready repair node03" in err,
+        "node03 is in quarantine and left alone. When it is repaired: `rackready repair node03" in err,
     ) == (
         1,
         True,

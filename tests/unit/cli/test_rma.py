@@ -34,7 +34,10 @@ def faulty(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     [
         (
             ("rma", "node9", "--reason", "x"),
-            "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.",
+            (
+                "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name: "
+                "`rackready status` lists the nodes."
+            ),
         ),
         (("rma", "node01"), "--reason - Expected: a reason in words Actual: none. Give one: it is recorded."),
         (
@@ -66,7 +69,7 @@ def faulty(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             ("rma", "node01", "--returned", "--reason", "x"),
             (
                 "node01 - Expected: an open case Actual: none. "
-                "If it was repaired in its place, run `rackready repair node01 --reason ...`."
+                "If it was repaired in its place, run `rackready repair node01 --reason '...'`."
             ),
         ),
     ],
@@ -147,7 +150,7 @@ def test_a_retired_part_ends_with_exit_code_1(call: Call, faulty: Faulty, monkey
         (
             "node01: gpu 1650 - Expected: a part that did not return three times Actual: "
             "1970-01-01 00:00 UTC retired at node01 gpu2 (c). "
-            "Have it replaced by another one, then run `rackready rma node01 --returned --reason ...`."
+            "Have it replaced by another one, then run `rackready rma node01 --returned --reason '...'`."
         )
     ]
 

@@ -343,7 +343,7 @@ def test_who_is_left_out_is_said_with_its_reason(call: Call, waves: Waves, paths
         ledger.set_state("node02", NodeState.REACHABLE)
     _, plan = document(call, "--to", NEW, "--check")
     assert plan["left_out"] == {
-        "node01": "is quarantined: gpu3 is dead. Repair it first: `rackready repair`",
+        "node01": "is quarantined: gpu3 is dead. Repair it first: `rackready repair node01 --reason '...'`",
         "node02": "is reachable: `rackready deploy` it first",
     }
     _, plan = document(call, "--to", "hgx-r580-ubuntu2404", "--check")

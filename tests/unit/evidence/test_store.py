@@ -149,7 +149,8 @@ def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
     if not stands:
         assert found == later
         return
-    note = f"pass at {later.started:%Y-%m-%d %H:%M} UTC (c1); the fail stands until `rackready repair node01`"
+    step = "`rackready repair node01 --reason '...'`"
+    note = f"pass at {later.started:%Y-%m-%d %H:%M} UTC (c1); the fail stands until {step}"
     assert found == fail.model_copy(update={"verdict": Verdict(outcome=Outcome.FAIL, note=note)})
 
 

@@ -27,7 +27,7 @@ FINDING = "node03 gpu2: NVLink down - Expected: 18 links active Actual: 17. Read
 OURS = f"rackready: quarantined: {FINDING}"
 SAID = (
     "node03 is quarantined, and the scheduler offered it to jobs (IDLE): drained. "
-    "If it was repaired: rackready repair node03 --reason '...'"
+    "If it was repaired: `rackready repair node03 --reason '...'`"
 )
 SILENT = "node03: unknown whether it is on offer in the scheduler: no answer."
 

@@ -35,6 +35,7 @@ from rackready.ledger.part_history import (
     retired_serials,
 )
 from rackready.ledger.store import Ledger
+from rackready.model.commands import repair
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import Message
 from rackready.model.state import NodeState
@@ -98,7 +99,7 @@ def come_back(ctx: PhaseContext, node: str, reason: str, tell: Callable[[str], N
                 node,
                 expected="an open case",
                 actual="none",
-                next_step=f"If it was repaired in its place, run `rackready repair {node} --reason ...`.",
+                next_step=f"If it was repaired in its place, run {repair(node)}.",
             )
         parts, not_read = _parts_now(ctx, ledger, paths, case)
         events = compared(ledger, case, parts, time.time())

@@ -25,6 +25,8 @@ from rackready.drivers.ssh.target import node_target
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.part_history import ACCUSED, SENT, PartEvent, append, events_of, now
 from rackready.ledger.store import Ledger
+from rackready.model.commands import repair
+from rackready.model.near import CORRECT, hosts_among
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -69,7 +71,10 @@ class Leave:
         for name in self.without:
             if name not in known:
                 raise RmaRefusedError(
-                    f"--without {name}", expected=f"one of {', '.join(known)}", actual=name, next_step="Correct it."
+                    f"--without {name}",
+                    expected=f"one of {hosts_among(known, name)}",
+                    actual=name,
+                    next_step="Correct it.",
                 )
         if self.ticket is not None and not self.ticket.is_file():
             raise RmaRefusedError(
@@ -91,7 +96,7 @@ class Leave:
                 self.node,
                 expected="a node that comes back",
                 actual=f"retired ({row.reason})",
-                next_step="Run `rackready repair` first, if it is to come back.",
+                next_step=f"Run {repair(self.node)} first, if it is to come back.",
             )
         return row.state
 
@@ -170,7 +175,7 @@ def require_node(site: Site, node: str) -> None:
     known = [item.name for item in site.nodes()]
     if node not in known:
         raise RmaRefusedError(
-            node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
+            node, expected=f"one of {hosts_among(known, node)}", actual="no such node", next_step=CORRECT
         )
 
 

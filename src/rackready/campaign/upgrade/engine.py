@@ -14,6 +14,7 @@ from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.windows import ask
 from rackready.design.names import listed
+from rackready.model.commands import repair
 from rackready.model.outcome import CONTINUES
 from rackready.model.phase import TOGETHER
 from rackready.model.problems import Message, RackreadyError
@@ -112,7 +113,7 @@ class Engine:
         faulty = self.ways.faulty()
         for node in self.record.named(NodeStep.WAITING):
             why = "" if node in self.order.places else _GONE
-            if why := why or (f"{faulty[node]}. Repair it first: `rackready repair`" if node in faulty else ""):
+            if why := why or (f"{faulty[node]}. Repair it first: {repair(node)}" if node in faulty else ""):
                 self._leave_out(node, why)
 
     def _leave_out(self, node: str, why: str) -> None:

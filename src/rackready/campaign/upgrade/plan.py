@@ -13,6 +13,8 @@ from rackready.campaign.upgrade.order import Order
 from rackready.design.node_sets import NodeSet, choice_of, regrouped
 from rackready.design.node_sets import with_sets as seen_with
 from rackready.ledger.store import NodeRow
+from rackready.model.commands import repair
+from rackready.model.near import among
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import LIFE, NodeState, at_least
@@ -80,7 +82,7 @@ def target(site: Site, name: str, branch: int | None) -> SetChoice:
     known = loader.known("software")
     if name not in known:
         step = "Correct it, or add it to the site's profiles (docs/howto/profiles.md)."
-        raise RackreadyError("--to", expected=f"one of {', '.join(known)}", actual=name, next_step=step)
+        raise RackreadyError("--to", expected=f"one of {among(known, name)}", actual=name, next_step=step)
     branches = sorted(loader.software(name).driver)
     if branch is not None and branch not in branches:
         expected = f"one of {', '.join(map(str, branches))}"
@@ -119,9 +121,9 @@ def _unfit(row: NodeRow | None, former: SetChoice, to: SetChoice, runs: str, sys
         return f"is on {to} already"
     if runs != system:
         return f"runs {runs}, and {to} is for {system}"
+    if row is not None and row.state not in LIFE:
+        return f"is {row.state.value}: {row.reason}. Repair it first: {repair(row.name)}"
     state = row.state if row is not None else NodeState.DECLARED
-    if state not in LIFE:
-        return f"is {state.value}: {row.reason if row is not None else ''}. Repair it first: `rackready repair`"
     if not at_least(state, NodeState.PROVISIONED):
         return f"is {state.value}: `rackready deploy` it first"
     return ""

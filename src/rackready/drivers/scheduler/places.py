@@ -15,6 +15,7 @@ from rackready.design.handover_of import HandoverView, by_scheduler, handover_si
 from rackready.drivers.scheduler.base import PREFIX, LostNodeError, SchedulerError, UnknownNodeError
 from rackready.drivers.scheduler.slurm_text import of_registration
 from rackready.ledger.store import Ledger, LedgerEntry
+from rackready.model.commands import repair
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Message
 from rackready.model.several import SeveralHandover
@@ -120,7 +121,7 @@ def stranded(site: Site, ledger: Ledger, node: str) -> Message | None:
         expected="a scheduler that the site names, so that it can be drained there",
         actual=", ".join(place_of(view) for view in views),
         next_step="Nothing was changed. Put that scheduler back into the site and drain the node; or drain it there by "
-        f"hand, wait for its jobs, then run `rackready repair {node} --reason '...'`.",
+        f"hand, wait for its jobs, then run {repair(node)}.",
     )
 
 
@@ -143,7 +144,7 @@ def absence(site: Site, ledger: Ledger, node: str, error: UnknownNodeError) -> S
         actual=f"no Node {handover.node_name(node)}",
         next_step="Nothing was changed: its pods may run under another name or in another cluster. Correct "
         "node_suffix, node_names or context of handover. If it was taken out of the cluster, run "
-        f"`rackready repair {node} --reason '...'`, then run again.",
+        f"{repair(node)}, then run again.",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Self
 from rackready.gates.bmc import cper
 from rackready.gates.bmc.documents import Document, name, numeric
 from rackready.gates.judging.finding_kinds import FailKind
+from rackready.model.commands import repair
 
 _EPOCH_S = 946_684_800.0
 """2000-01-01: an older date comes from a BMC whose clock was not set yet, so it is no usable time."""
@@ -24,8 +25,8 @@ _NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
 """Matches names of services that record who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
 
 _OTHER = (
-    "Read the entry in the vendor's guide and do what it says. Then record the fix with `rackready "
-    "repair`: older entries no longer count."
+    f"Read the entry in the vendor's guide and do what it says. Then record the fix with {repair('{node}')}: older "
+    "entries no longer count."
 )
 MEMORY_ENTRY = FailKind(
     "bmc-log-memory-error",

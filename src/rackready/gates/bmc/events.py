@@ -22,6 +22,7 @@ from rackready.gates.bmc.documents import BmcAnswer, Document
 from rackready.gates.bmc.eventlog import Log, LogEntry, LogMark, grouped, logs
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.commands import repair
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -66,33 +67,34 @@ FURTHER_ENTRIES = FailKind(
     meaning="The log has more kinds of bad entries than the findings name.",
     next_step="Read the whole log in the raw output.",
 )
+_DEALT_WITH = (
+    "Read what else recorded that time (syslog, the BMC's other logs), then record with "
+    f"{repair('{node}')} that it was dealt with."
+)
 LOG_FULL = ErrorKind(
     "bmc-log-full",
     "log full",
     meaning="The log is full and takes no new entries.",
-    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then "
-    "record with `rackready repair` that it was dealt with.",
+    next_step=f"Save and clear it. {_DEALT_WITH}",
 )
 LOG_WRAPPED = ErrorKind(
     "bmc-log-wrapped",
     "log wrapped",
     meaning="The log has overwritten entries that were never judged.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), then record with "
-    "`rackready repair` that it was dealt with.",
+    next_step=_DEALT_WITH,
 )
 LOG_CLEARED = ErrorKind(
     "bmc-log-cleared",
     "log cleared since the last pass",
     meaning="Somebody cleared the log since the last pass, so entries may be gone that were never judged.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), then record with "
-    "`rackready repair` that it was dealt with.",
+    next_step=_DEALT_WITH,
 )
 ENTRIES_AHEAD = ErrorKind(
     "bmc-entries-ahead",
     "entries count from a time in the future",
     meaning="Entries count from a time that the BMC's clock has not reached, so none would count.",
     next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then record with "
-    "`rackready repair` that it was dealt with.",
+    f"{repair('{node}')} that it was dealt with.",
 )
 
 FINDINGS = (

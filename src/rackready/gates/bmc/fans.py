@@ -18,6 +18,7 @@ from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.commands import repair
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -72,7 +73,7 @@ FANS_GONE = FailKind(
     meaning="Fans that the BMC listed at the last pass are no longer listed.",
     next_step=(
         "Reseat that fan, or else replace it. If it was removed on purpose, or new BMC firmware lists "
-        "fans in another way, record with `rackready repair` that it was dealt with."
+        f"fans in another way, record with {repair('{node}')} that it was dealt with."
     ),
 )
 FAN_NOT_WORKING = FailKind(

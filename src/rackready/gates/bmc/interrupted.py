@@ -56,7 +56,7 @@ def _warning(cycler: Cycler, node: str) -> str:
     ]
     what = f"{', '.join(dict.fromkeys(outlets))} may" if outlets else "it may"
     return (
-        f"a power cycle was interrupted before `rackready repair {node}`: rackready no longer switches its power, "
+        f"a power cycle was interrupted before {node} was repaired: rackready no longer switches its power, "
         f"and {what} still be off: switch it on by hand."
     )
 

@@ -18,6 +18,7 @@ from rackready.gates.gpu import dcgm_tests, parts
 from rackready.gates.judging.finding_kinds import Kinds
 from rackready.gates.judging.judge import Judge
 from rackready.model.base import Reason
+from rackready.model.commands import repair
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -25,8 +26,8 @@ KEY = "dcgmi"
 """The command that runs the diagnostic."""
 _ACTION = {
     "isolate": "Drain the node and replace the GPU: docs/runbooks/gpu.md.",
-    "reset": "Reset the GPU (`nvidia-smi -r`) or reboot the node, record the repair (`rackready repair`), then run the "
-    "gate again.",
+    "reset": f"Reset the GPU (`nvidia-smi -r`) or reboot the node, record the repair ({repair('{node}')}), then run "
+    "the gate again.",
     "config": "Correct the configuration: run install again.",
     "triage": "Run `rackready gate run node/gpu/validation/dcgm-r3` after a power cycle; "
     "if it fails again, replace the part: docs/runbooks/gpu.md.",
@@ -256,7 +257,9 @@ class DcgmDiagnostic(Gate):
                     test=result.test,
                 )
         elif result.status != "Pass":
-            judge.fail(where, kinds.DIAG_TEST_FAILED, "Pass", _reason(result), test=result.test, step=_step(result))
+            judge.fail(
+                where, kinds.DIAG_TEST_FAILED, "Pass", _reason(result), test=result.test, step=_step(node, result)
+            )
         elif bad := _asks_for_repair(result):
             expected = "Pass without a warning that asks for a repair"
             judge.error(
@@ -265,7 +268,7 @@ class DcgmDiagnostic(Gate):
                 expected,
                 _reason(replace(result, warnings=tuple(bad))),
                 test=result.test,
-                step=_step(result),
+                step=_step(node, result),
             )
 
 
@@ -309,13 +312,13 @@ def _reason(result: dcgm_diag.Result) -> str:
     return f"{result.status}: {first.text}{code}{more}"
 
 
-def _step(result: dcgm_diag.Result) -> str:
+def _step(node: str, result: dcgm_diag.Result) -> str:
     worst = max(
         (warning.severity for warning in result.warnings if warning.severity in dcgm_diag.SEVERITY),
         key=(0, 1, 3, 5, 4, 6, 2).index,
         default=0,
     )
-    return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
+    return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER).format(node=node)
 
 
 class DcgmR1(DcgmDiagnostic):

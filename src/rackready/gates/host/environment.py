@@ -17,6 +17,7 @@ from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, KEY, Answers, HostGate, Tool, WantedValues, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.commands import repair
 from rackready.model.network import Fabric
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
@@ -54,7 +55,8 @@ _SHELL = re.compile(r"(?:^|[\s;&({])([A-Za-z_]\w*)(?:=|\s+(?:DEFAULT|OVERRIDE)=)
 """Anywhere in a line: VAR=value, and VAR DEFAULT=value OVERRIDE=value as in pam_env.conf(5)."""
 _STEP = (
     "Remove it, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: "
-    "{{{name}: '{value}'}}`), then run `rackready repair`."
+    "{{{name}: '{value}'}}`), then run "
+    f"{repair('{node}')}."
 )
 
 

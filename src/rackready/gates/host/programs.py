@@ -16,6 +16,7 @@ from rackready.gates.formats import printed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.gates.records.node_parts import LIBRARIES, MEASURING
+from rackready.model.commands import repair
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 from rackready.ondevice import trusted_programs as script
@@ -69,7 +70,7 @@ READING = (
 """Programs that gates read with, and those that find and run programs."""
 _STEP = (
     "Find out who changed it, reinstall its package (`apt-get install --reinstall {package}`, on RHEL `dnf "
-    "reinstall {package}`), then run `rackready repair {node} --reason '...'`."
+    "reinstall {package}`), then run " + f"{repair('{node}')}."
 )
 _FOREIGN = (
     "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: "

@@ -34,6 +34,7 @@ from rackready.gates.records.offline import Captured, outputs
 from rackready.gates.records.offline_nics import with_addresses
 from rackready.gates.records.sanitize import tools
 from rackready.ledger.store import IMPORT, Ledger
+from rackready.model.commands import repair
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.printable import UnreadableError, readable
@@ -276,7 +277,7 @@ class Import:
             ]
             fails = [record for record in records if failed_since(record, since)]
             if fails:
-                step = f"Repair it, then `rackready repair {node} --reason '...'`."
+                step = f"Repair it, then {repair(node)}."
                 self.problems.append(
                     Message(
                         node,

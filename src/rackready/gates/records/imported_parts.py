@@ -10,6 +10,7 @@ from rackready.gates.judging import output_identity
 from rackready.gates.judging.output_identity import OutputIdentity
 from rackready.gates.records.captured import Capture
 from rackready.ledger.store import Ledger
+from rackready.model.commands import repair
 from rackready.model.evidence import UNREAD, CapturedOutput, Fingerprint
 from rackready.model.problems import Message
 from rackready.model.site import Site
@@ -69,7 +70,7 @@ class PartsCheck:
             if both := [gpu for gpu in gpus if gpu in seen]:
                 other, where = seen[both[0]]
                 step = (
-                    f"If parts were moved, run `rackready repair {other} --reason '...'` and import outputs that were "
+                    f"If parts were moved, run {repair(other)} and import outputs that were "
                     "captured since. Otherwise one of the two is wrong."
                 )
                 yield (

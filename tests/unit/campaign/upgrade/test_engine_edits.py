@@ -40,7 +40,9 @@ def test_a_node_that_watch_drained_for_a_fault_is_not_brought_back_by_a_wave() -
     world.faulty = {"node03": "gpu-xid: node03 gpu4: Xid 79"}
     record = world.run()
     assert steps(record)["node03"] == "left-out"
-    assert record.nodes["node03"].reason == ("gpu-xid: node03 gpu4: Xid 79. Repair it first: `rackready repair`")
+    assert record.nodes["node03"].reason == (
+        "gpu-xid: node03 gpu4: Xid 79. Repair it first: `rackready repair node03 --reason '...'`"
+    )
     assert not any("node03" in words for words in world.moved)
 
 
