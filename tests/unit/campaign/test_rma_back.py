@@ -141,7 +141,7 @@ def test_a_part_that_returns_for_the_third_time_keeps_the_node_out(home: Home) -
     text = str(found.refused[0])
     assert text.startswith("node01: gpu 1650 - Expected: a part that did not return three times Actual: ")
     assert [text.count(f"{word} at node01 gpu2 (node01-") for word in (ACCUSED, RETURNED, RETIRED)] == [3, 3, 1]
-    assert text.endswith("Have it replaced by another one, then run `rackready rma node01 --returned --reason '...'`.")
+    assert text.endswith("Have it replaced by another one, then run `rackready rma node01 --returned --reason ...`.")
     with home.ledger() as ledger:
         row = ledger.state("node01")
         assert row is not None

@@ -118,7 +118,7 @@ def test_there_and_back(call: Call, faulty: Faulty, monkeypatch: pytest.MonkeyPa
     assert json.loads(out)["next_step"] == "Run `rackready rma node01 --returned --reason ...` once it is back."
     code, out, err = call("validate", "--limit", "node01", "--output", "json")
     assert (code, json.loads(out)["nodes"][0]["state"]) == (0, "repair")
-    words = f"node01 is out for repair (rma: GPU 2 lost ({case})) and left out. When it is back: rackready rma node01 "
+    words = f"node01 is out for repair (rma: GPU 2 lost ({case})) and left out. When it is back: `rackready rma node01 "
     assert f"{words}--returned --reason '...'" in err
 
     monkeypatch.setattr(back, "peers", lambda *_: [Peer("node02", ["measured with node01"], {"pair/x/y/z"})])
@@ -150,7 +150,7 @@ def test_a_retired_part_ends_with_exit_code_1(call: Call, faulty: Faulty, monkey
         (
             "node01: gpu 1650 - Expected: a part that did not return three times Actual: "
             "1970-01-01 00:00 UTC retired at node01 gpu2 (c). "
-            "Have it replaced by another one, then run `rackready rma node01 --returned --reason '...'`."
+            "Have it replaced by another one, then run `rackready rma node01 --returned --reason ...`."
         )
     ]
 

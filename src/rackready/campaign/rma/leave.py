@@ -72,7 +72,7 @@ class Leave:
             if name not in known:
                 raise RmaRefusedError(
                     f"--without {name}",
-                    expected=f"one of {hosts_among(known, name)}",
+                    expected=f"one of {', '.join(known)}",
                     actual=name,
                     next_step="Correct it.",
                 )
