@@ -59,7 +59,7 @@ def names(numbers: Sequence[int]) -> list[str]:
 def test_a_fan_that_the_last_pass_saw_may_not_be_gone(gone: list[int]) -> None:
     found = after(passed(there()), without(*names(gone)))
     assert tells(found) == [
-        ("fans-gone", "node01", "12 fans", f"{12 - len(gone)}, without {', '.join(sorted(names(gone)))}")
+        ("fans-gone", "node01", "12 fans", f"{12 - len(gone)}, without {', '.join(sorted(names(gone)))}", "node=node01")
     ]
     assert found.outcome is Outcome.FAIL
 
