@@ -277,14 +277,13 @@ class Import:
             ]
             fails = [record for record in records if failed_since(record, since)]
             if fails:
-                step = f"Repair it, then {repair(node)}."
                 self.problems.append(
                     Message(
                         node,
                         item.gate.id,
                         expected="no fail on record",
                         actual=f"fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC",
-                        next_step=step,
+                        next_step=f"Repair it, then {repair(node)}.",
                     )
                 )
             elif records and records[-1].started > begun:
