@@ -280,3 +280,20 @@ def test_a_refused_command_drops_the_candidate(*, forgets: bool) -> None:
 def test_desired_commands_are_all_single_settings(config: SwitchConfig) -> None:
     commands = CumulusNvue("leaf01", FakeNvue()).wanted(config)
     assert len(expand_commands("\n".join(commands))) == len(commands)
+
+
+class _OpenQuote(FakeNvue):
+    """A switch whose configuration ends in an open quote."""
+
+    def _answer(self, command: str) -> tuple[int, str]:
+        code, text = super()._answer(command)
+        return code, text + ("nv set system message post-login '####\n# leaf01\n" if " show " in command else "")
+
+
+def test_an_open_quote_is_a_refusal_of_that_switch() -> None:
+    with pytest.raises(SwitchError) as refused:
+        CumulusNvue("leaf01", _OpenQuote()).missing(["nv set qos roce"])
+    assert str(refused.value) == (
+        "leaf01: `nv config show -o commands` - Expected: commands whose quotes are closed "
+        "Actual: No closing quotation. Run it on the switch; look at texts of several lines, such as `system message`."
+    )

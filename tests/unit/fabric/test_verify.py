@@ -314,6 +314,29 @@ def test_a_breakout_with_more_words_is_the_one_that_is_wanted() -> None:
     assert not in_force(expand_commands("nv set interface swp6 link"), have)
 
 
+def test_a_vlan_with_a_vni_is_the_one_that_is_wanted() -> None:
+    """Cumulus Linux 5.15 prints no bare `vlan 20` then."""
+    have = expand_commands("nv set bridge domain br_default vlan 20 vni 20\nnv set interface vlan30 vlan 30")
+    assert in_force(expand_commands("nv set bridge domain br_default vlan 20"), have)
+    assert not in_force(expand_commands("nv set bridge domain br_default vlan 2"), have)
+    assert not in_force(expand_commands("nv set bridge domain br_default vlan 20 vni 30"), have)
+    assert not in_force(expand_commands("nv set bridge domain br_default"), have)
+
+
+BANNER = '####\n#  You\'re logged in to: "leaf01"\n  nv set interface swp1 link mtu 1500\n####\n'
+
+
+def test_a_banner_of_several_lines_is_one_value() -> None:
+    """As the core switch in NVIDIA's ERA guide has it: between other settings."""
+    quoted = BANNER.replace("'", "'\"'\"'")
+    text = f"nv set evpn state enabled \nnv set system message post-login '{quoted}'\n  # don't\nnv set qos roce \n"
+    assert expand_commands(text) == {
+        ("nv", "set", "evpn", "state", "enabled"),
+        ("nv", "set", "system", "message", "post-login", BANNER),
+        ("nv", "set", "qos", "roce"),
+    }
+
+
 def test_compact_and_expand_are_inverse() -> None:
     lines = [f"nv set interface swp{port} link mtu 9216" for port in range(1, 49)] + [
         "nv set bridge domain br_default vlan 901",

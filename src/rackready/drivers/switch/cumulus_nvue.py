@@ -318,7 +318,17 @@ class CumulusNvue(SwitchDriver):
 
     def _settings(self, revision: str | None) -> set[Tokens]:
         option = "" if revision is None else f" -r {revision}"
-        return expand_commands(self._ask(f"nv config show{option} -o commands"))
+        command = f"nv config show{option} -o commands"
+        try:
+            return expand_commands(self._ask(command))
+        except ValueError as error:
+            raise SwitchError(
+                self.name,
+                f"`{command}`",
+                expected="commands whose quotes are closed",
+                actual=str(error),
+                next_step="Run it on the switch; look at texts of several lines, such as `system message`.",
+            ) from error
 
     def _release(self) -> tuple[int, ...]:
         system = self._json("nv show system -o json")

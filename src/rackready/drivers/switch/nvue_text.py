@@ -41,10 +41,12 @@ def expand_names(text: str) -> list[str]:
 
 
 def expand_commands(text: str) -> set[Tokens]:
-    """Return the single settings of `nv set` commands: quotes resolved, ranges of interfaces and VLANs expanded."""
+    """Return the single settings of `nv set` commands: quotes resolved, ranges of interfaces and VLANs expanded.
+
+    Raises ValueError where a quote is not closed.
+    """
     out: set[Tokens] = set()
-    for line in text.splitlines():
-        tokens = tuple(shlex.split(line.strip(), comments=True))
+    for tokens in _split(text):
         if tokens[:2] != ("nv", "set"):
             continue
         position = list_position(tokens)
@@ -55,13 +57,39 @@ def expand_commands(text: str) -> set[Tokens]:
     return out
 
 
+def _split(text: str) -> Iterator[Tokens]:
+    """Yield the words of each command. A quoted value may have several lines, as a banner has.
+
+    `nv config show -o commands` prints ``nv set system message post-login '####``, and the other lines of the banner
+    below it (the core switch in NVIDIA's ERA guide).
+    """
+    held = ""
+    for line in text.splitlines():
+        if held and "'" not in line and '"' not in line:  # it closes no quote
+            held += f"\n{line}"
+            continue
+        held = f"{held}\n{line}" if held else line
+        try:
+            tokens = tuple(shlex.split(held, comments=True))
+        except ValueError:
+            continue
+        held = ""
+        yield tokens
+    if held:
+        yield tuple(shlex.split(held, comments=True))
+
+
 def in_force(wanted: set[Tokens], have: set[Tokens]) -> bool:
     """Whether a configuration has these settings.
 
-    A breakout may have more words than we set: ``link breakout 2x lanes-per-port 4`` is ``link breakout 2x``, too.
+    A breakout and a VLAN of a bridge may have more words than we set: ``link breakout 2x lanes-per-port 4`` is
+    ``link breakout 2x``, too, and a VLAN with a VNI is shown as ``vlan 20 vni 20`` alone (a capture of 5.15).
     """
-    missing = wanted - have
-    return all("breakout" in one and any(there[: len(one)] == one for there in have) for one in missing)
+    return all(_may_have_more(one) and any(there[: len(one)] == one for there in have) for one in wanted - have)
+
+
+def _may_have_more(tokens: Tokens) -> bool:
+    return "breakout" in tokens or (tokens[2:4] == ("bridge", "domain") and tokens[5:-1] == ("vlan",))
 
 
 def touched(command: str, ports: frozenset[str]) -> frozenset[str]:

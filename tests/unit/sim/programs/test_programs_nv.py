@@ -219,6 +219,31 @@ def test_lists_name_their_stem_once_and_are_taken_back() -> None:
     assert {words[2:] for words in expand_commands("\n".join(lines))} == singles
 
 
+def test_a_vlan_with_a_vni_is_shown_once() -> None:
+    """As Cumulus Linux 5.15 prints it."""
+    bridge = ("bridge", "domain", "br_default", "vlan")
+    shown = schema.compress({(*bridge, "10"), (*bridge, "20"), (*bridge, "20", "vni", "20")})
+    assert shown == ["nv set bridge domain br_default vlan 10", "nv set bridge domain br_default vlan 20 vni 20"]
+
+
+def test_a_banner_of_several_lines_is_shown_and_taken_back(switch: Switch, tmp_path: Path) -> None:
+    banner = "####\n#  You're logged in to: leaf01\n####\n"
+    assert nv.run(["set", "system", "message", "post-login", banner], "cumulus") == 0
+    switch.nv("set interface swp1 link mtu 9216")
+    switch.nv("config apply -y")
+    before = set(switch.real)
+    shown = switch.nv("config show -o commands")
+    assert "post-login '####\n#  You'\"'\"'re logged in to: leaf01\n####\n'\n" in shown
+    assert {words[2:] for words in expand_commands(shown)} == before
+    kept = tmp_path / "kept"
+    kept.write_text(shown)
+    switch.nv("unset system")
+    switch.nv("config apply -y")
+    switch.nv(f"config replace {kept}")
+    switch.nv("config apply -y")
+    assert switch.real == before
+
+
 @pytest.mark.parametrize("layout", ["yaml", "json", "commands"])
 def test_a_shown_configuration_can_replace_another(switch: Switch, tmp_path: Path, layout: str) -> None:
     for line in (

@@ -12,6 +12,8 @@ from .schema import SchemaError, Setting
 
 _VALUED = {"-o": "-o", "--output": "-o", "-r": "-r", "--rev": "-r", "--revision": "-r", "-m": "-m", "--message": "-m"}
 _TIME = re.compile(r"^\d+[smh]?$")
+_COMMAND = re.compile(r"""^nv set (?:[^'"\n]|'[^']*'|"[^"]*")*""", re.MULTILINE)
+"""A command; a quoted value may have several lines."""
 
 
 class Options:
@@ -90,12 +92,7 @@ def load(text: str) -> set[Setting]:
     """Return the settings of a file: ``nv set`` lines, JSON, or YAML as from ``nv config show``."""
     stripped = text.lstrip()
     if stripped.startswith("nv set"):
-        return {
-            single
-            for line in text.splitlines()
-            if line.startswith("nv set ")
-            for single in schema.expand(tuple(shlex.split(line))[2:])
-        }
+        return {single for line in _COMMAND.findall(text) for single in schema.expand(tuple(shlex.split(line))[2:])}
     found = json.loads(text) if stripped[:1] in "[{" else _parse(text)
     parts = found if isinstance(found, list) else [found]
     tree = next((part["set"] for part in parts if isinstance(part, dict) and "set" in part), None)

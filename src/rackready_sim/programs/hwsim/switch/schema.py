@@ -116,9 +116,16 @@ def drop(settings: Iterable[Setting], words: Setting) -> set[Setting]:
 
 
 def compress(settings: Iterable[Setting]) -> list[str]:
-    """Return ``nv set`` lines; like NVUE, put interfaces, VLANs and neighbours with equal settings on one line."""
+    """Return ``nv set`` lines; like NVUE, put interfaces, VLANs and neighbours with equal settings on one line.
+
+    A VLAN with a VNI has no line of its own: ``vlan 20 vni 20`` alone (a capture of 5.15).
+    """
     groups: dict[tuple[Setting, Setting], list[str]] = {}
-    for words in sorted(settings):
+    every = sorted(settings)
+    mapped = {words[:_VNI] for words in every if words[:1] == ("bridge",) and words[_VNI : _VNI + 1] == ("vni",)}
+    for words in every:
+        if words in mapped:
+            continue
         place = _place(words)
         key = (words, ()) if place is None else (words[:place], words[place + 1 :])
         groups.setdefault(key, []).append("" if place is None else words[place])
@@ -127,6 +134,10 @@ def compress(settings: Iterable[Setting]) -> list[str]:
         for (head, tail), names in groups.items()
     ]
     return sorted(lines)
+
+
+_VNI = 5
+"""Position of `vni` in ``bridge domain D vlan N vni M``."""
 
 
 def _place(words: Setting) -> int | None:
@@ -162,7 +173,7 @@ def _runs(numbers: list[int]) -> list[str]:
 
 
 def _quote(word: str) -> str:
-    return f"'{word}'" if re.search(r"[^\w.,:/=+-]", word) else word
+    return "'" + word.replace("'", "'\"'\"'") + "'" if re.search(r"[^\w.,:/=+-]", word) else word
 
 
 def tree(settings: Iterable[Setting]) -> Tree:
