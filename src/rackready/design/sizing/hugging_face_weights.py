@@ -73,9 +73,10 @@ def kept_in_16_bits(model: Llm, excluded: tuple[str, ...]) -> int:
     """Return the parameters of excluded modules of the layers: attention, and feed-forward blocks of a dense model.
 
     A name is that of a module (``model.layers.0.mlp.down_proj``, or a whole ``model.layers.0.self_attn``), or has
-    wildcards (``model.layers.0.self_attn*``). Modules outside the layers are in 16 bits anyway.
+    wildcards (``model.layers.0.self_attn*``; gpt-oss: ``model.layers.*.self_attn``). Modules outside the layers are in
+    16 bits anyway; layers of other parts, as of a vision tower, are not counted at all.
     """
-    names = {name[max(name.find("layers."), 0) :] for name in excluded}
+    names = {name[max(name.find("layers."), 0) :] for name in excluded if not _of_other_part(name)}
     wild = [name for name in names if "*" in name]
     return sum(
         size
@@ -86,10 +87,20 @@ def kept_in_16_bits(model: Llm, excluded: tuple[str, ...]) -> int:
 
 
 def _excludes(names: set[str], wild: list[str], module: str) -> bool:
+    """Whether a module of a layer, or one that it is part of, is named."""
     parts = module.split(".")
-    if any(".".join(parts[:end]) in names for end in range(2, len(parts) + 1)):
-        return True
-    return any(fnmatchcase(module, name) for name in wild)
+    parents = [".".join(parts[:end]) for end in range(2, len(parts) + 1)]
+    return any(parent in names or any(fnmatchcase(parent, name) for name in wild) for parent in parents)
+
+
+_OTHER_PARTS = ("vision", "visual", "audio", "encoder", "mtp")
+"""Words before ``layers.`` in names of other parts: ``vision_tower.vision_model.encoder.layers.0.self_attn.q_proj``
+(Gemma 3, LLaVA), ``mtp.layers.0.mlp.down_proj`` (Qwen's further tokens)."""
+
+
+def _of_other_part(name: str) -> bool:
+    before, found, _ = name.partition("layers.")
+    return bool(found) and any(word in before for word in _OTHER_PARTS)
 
 
 def _leaves(model: Llm) -> Iterator[tuple[str, int]]:

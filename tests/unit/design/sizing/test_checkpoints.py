@@ -79,6 +79,27 @@ def test_what_modelopt_excludes_stays_in_16_bits() -> None:
     assert assumed[-1] == "2.0 billion parameters of layers stay in 16 bits: the file excludes their modules"
 
 
+def test_wildcards_name_modules_that_others_are_part_of() -> None:
+    """The list of openai/gpt-oss-120b's config.json; its experts are MXFP4, and attention is in 16 bits."""
+    excluded = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    quantization = {"quant_method": "mxfp4", "modules_to_not_convert": excluded}
+    model, _ = read_config({**L405, "quantization_config": quantization}, "config.json")
+    assert model.kept == ALL_ATTENTION
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["vision_tower.vision_model.encoder.", "model.vision_tower.", "visual.", "audio_tower.", "model.encoder.", "mtp."],
+)
+def test_layers_of_other_parts_are_no_layers_of_the_model(before: str) -> None:
+    excluded = [f"{before}layers.0.self_attn.q_proj", f"{before}layers.*.mlp.down_proj", "lm_head"]
+    model, assumed = read_config(L405, "config.json", None, modelopt(quant_algo="FP8", exclude_modules=excluded))
+    assert (model.kept, [text for text in assumed if "16 bits" in text]) == (0, [])
+    own = [*excluded, "language_model.model.layers.0.self_attn.q_proj"]
+    model, _ = read_config(L405, "config.json", None, modelopt(quant_algo="FP8", exclude_modules=own))
+    assert model.kept == 16384 * 16384
+
+
 def test_fp8_of_meta_keeps_attention_and_both_ends_in_16_bits() -> None:
     """meta-llama/Llama-3.1-405B-Instruct-FP8; huggingface/transformers, QuantizationMethod.FBGEMM_FP8."""
     quantization = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
