@@ -148,8 +148,8 @@ def refuse_other_cgroups(now: Merged) -> None:
     a container is outside its pod's slice, in a cgroup named slice:cri-containerd:id, and the pod's limits do not hold
     (containerd, internal/cri/server/helpers.go, getCgroupsPath).
     """
-    other = next((name for name in (now.default, "runc") if name != "nvidia" and name in now.systemd), None)
-    if other is None or "nvidia" not in now.systemd or now.systemd["nvidia"] == now.systemd[other]:
+    other = now.default or "runc"  # containerd's own default (internal/cri/config/config_unix.go)
+    if not {other, "nvidia"} <= now.systemd.keys() or now.systemd["nvidia"] == now.systemd[other]:
         return
     raise NodeProblem(
         f"SystemdCgroup of runtime nvidia as of {other}: {_word(now.systemd[other])}",

@@ -222,6 +222,20 @@ def test_another_cgroup_driver_than_runcs_is_refused(tmp_path: Path) -> None:
     assert node.ensure(kubelet=False) == {}
 
 
+def test_runc_is_no_yardstick_where_nvidia_is_the_default(tmp_path: Path) -> None:
+    """No pod uses runc's options then."""
+    node = Node(tmp_path)
+    node.put(DROP_IN, printed())
+    named = "default_runtime_name = 'runc'"
+    node.dump = cgroups(runc="false", nvidia="true")
+    assert named in node.dump
+    assert "of runc: false Actual: true" in node.refusal()
+    node.dump = node.dump.replace(named, "default_runtime_name = 'nvidia'")
+    assert node.ensure() == {}
+    node.dump = cgroups(runc="false", nvidia="true").replace(named, "")
+    assert "of runc: false Actual: true" in node.refusal()
+
+
 def test_a_change_that_makes_another_cgroup_driver_is_put_back(tmp_path: Path) -> None:
     node = Node(tmp_path)
     before = node.text(CONFIG)
