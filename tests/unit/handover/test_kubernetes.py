@@ -106,11 +106,11 @@ def node(name: str, **spec: Any) -> dict[str, Any]:
     return raw
 
 
-def adapter(server: Server, **settings: Any) -> KubernetesAdapter:
+def adapter(server: Server, *, patience_s: float = 0, **settings: Any) -> KubernetesAdapter:
     handover = KubernetesHandover.model_validate(
         {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod", **settings}
     )
-    return KubernetesAdapter(cast("KubeApi", server), handover, patience_s=0, bind_s=0)
+    return KubernetesAdapter(cast("KubeApi", server), handover, patience_s=patience_s, bind_s=0)
 
 
 def shown(server: Server) -> tuple[str, bool, bool, bool, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,35 @@ def test_a_node_that_has_just_joined_has_as_long_as_the_join_to_become_ready(mon
     raw["status"]["conditions"][0] |= {"status": "Unknown", "message": "Kubelet stopped posting node status."}
     with pytest.raises(SchedulerError, match="Ready within 0 s"):
         adapter(server, **handover).release("node01")
+
+
+def test_a_node_of_a_later_batch_has_time_to_become_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The join's time ends once for all nodes; a node whose turn comes after it has joined just now."""
+    now, ready_at = [0.0], [0.0]
+    monkeypatch.setattr(kubernetes, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    raw = node("node_registered")
+    server = Server(raw)
+    handover = {"join": {"command": ["join", "{node}", "{taint}"], "timeout_s": 300}, "devices_wait_s": None}
+    made = adapter(server, patience_s=60.0, **handover)
+
+    def turn(begin: float, ready: float) -> bool:
+        now[0], ready_at[0] = begin, ready
+        server.now = copy.deepcopy(raw)
+        server.now["status"]["conditions"][0] |= NO_NETWORK
+        return made.release("node01")
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] == ready_at[0]:
+            server.now["status"]["conditions"][0]["status"] = "True"
+
+    monkeypatch.setattr(process.STOP, "wait", wait)
+    assert turn(0.0, 20.0)
+    assert turn(290.0, 340.0)
+    assert turn(700.0, 750.0)
+    with pytest.raises(SchedulerError, match="Ready within 60 s"):
+        turn(1000.0, 0.0)
+    assert now == [1061.0]
 
 
 @pytest.mark.parametrize("evict", [True, False])

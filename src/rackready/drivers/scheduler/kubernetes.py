@@ -29,7 +29,8 @@ from rackready.paths import EnvPaths
 
 _READY_S = 60.0
 """How long a node may take to become ready before it is offered. Judgement: kubelet takes some 10 s from its start.
-Nodes that rackready lets join have as long as the join, all together: the network plug-in pulls its image first."""
+Nodes that rackready lets join have as long as the join, all together: the network plug-in pulls its image first. A node
+whose turn comes at the end of that, or after it, still has this time of its own."""
 _BIND_S = 5.0
 """How long after a node had no pods it is asked again, s, before it counts as empty. The scheduler decides by a copy of
 the node that may be older than our taint, and binds afterwards; a binding checks no taint. Judgement: that takes less
@@ -246,7 +247,8 @@ class KubernetesAdapter(SchedulerAdapter):
         if join is None or join.timeout_s <= self._patience_s or kube_node.silent_since(raw):
             return self._patience_s, begun + self._patience_s
         self._ready_by = begun + join.timeout_s if self._ready_by is None else self._ready_by
-        return join.timeout_s, self._ready_by
+        own = begun + self._patience_s
+        return (self._patience_s, own) if own > self._ready_by else (join.timeout_s, self._ready_by)
 
     def _with_devices(self, node: str) -> None:
         """Wait until pods can get all GPUs of the node. Raises SchedulerError when they cannot."""
