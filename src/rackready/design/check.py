@@ -28,6 +28,7 @@ from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
 from rackready.design.check_watch import check_watch
+from rackready.design.names import listed
 from rackready.design.site_flaws import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.near import among
 from rackready.model.site import Site
@@ -126,11 +127,23 @@ def _names(subject: Subject) -> list[Flaw]:
 
 
 def _upstreams(subject: Subject) -> list[Flaw]:
+    """Return upstreams with one name, and those of systems that no version set has: no mirror copies from these."""
+    upstreams = subject.site.software.upstreams
     uses = (
-        _Use(item.name, ("software", "upstreams", u, "name"), f"upstream {u + 1}")
-        for u, item in enumerate(subject.site.software.upstreams)
+        _Use(item.name, ("software", "upstreams", u, "name"), f"upstream {u + 1}") for u, item in enumerate(upstreams)
     )
-    return _twice(uses, "upstream")
+    named = any(item.systems for item in upstreams)
+    systems = sorted({loader.software(name).os for name in loader.known("software")}) if named else []
+    return _twice(uses, "upstream") + [
+        Flaw.of(
+            ("software", "upstreams", u, "systems"),
+            f"no version set is for {listed(strange)}",
+            "Correct the name, or leave it out.",
+            expected=f"some of {listed(systems)}",
+        )
+        for u, item in enumerate(upstreams)
+        if (strange := [name for name in item.systems if name not in systems])
+    ]
 
 
 def _addresses(subject: Subject) -> list[Flaw]:

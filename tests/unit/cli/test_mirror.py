@@ -221,6 +221,17 @@ def test_a_mirror_copies_from_the_upstreams_of_its_system(site: Callable[..., Pa
         plan(found, paths)
 
 
+def test_an_upstream_of_a_system_that_no_version_set_has_is_refused(site: Callable[..., Path], tmp_path: Path) -> None:
+    """A typing error would drop the upstream in silence."""
+    item = {"name": "cuda", "url": "http://host/x", "key": "k.asc", "fingerprint": "AB" * 20}
+    path = site([item | {"systems": ["ubuntu24.04", "el9"]}])
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("no-overlay", site_file=path, root=tmp_path)
+    [problem] = caught.value.problems
+    assert "software.upstreams[0].systems: no version set is for ubuntu24.04 - Expected: some of " in str(problem)
+    assert "ubuntu2204, ubuntu2404" in str(problem).replace(" and ", ", ")
+
+
 def test_keys_to_declare_are_said_until_the_site_declares_them(site: Callable[..., Path], tmp_path: Path) -> None:
     """One key signs the mirrors of both systems: each repository is judged by its own file."""
     own, vendor = "1" * 40, "AB" * 20
