@@ -65,7 +65,7 @@ def install(root: Path, command_line: str, inside: Callable[..., None]) -> None:
     write(root / "var/lib/hw/root-device", f"{device}\n")
     write(root / "etc/default/grub", _DEFAULTS.format(name=_SYSTEMS[system], options=" ".join(options)))
     with tempfile.TemporaryDirectory(prefix="kernel-", dir=root / "root") as folder:
-        packages = kernel_image.image_packages(system)
+        packages = kernel_image.image_packages(system, about.get("VERSION_ID", ""))
         for package in packages:
             deb.write(package, Path(folder))
         place = Path("/") / Path(folder).relative_to(root)

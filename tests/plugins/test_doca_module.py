@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.ondevice.build import BuildTools
 from rackready.ondevice.command import Done
 from rackready.ondevice.doca import Doca
 from rackready.ondevice.secure_boot import SecureBoot
@@ -20,10 +21,10 @@ from tests.unit.ondevice.test_secure_boot import KEY, variable
 ROLES = ROOT / "roles"
 
 
-def said(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def said(root: Path, monkeypatch: pytest.MonkeyPatch, needs: dict[str, str] | None = None) -> dict[str, Any]:
     """Return what the module says on a node without packages, whose firmware knows no key."""
     ship(monkeypatch)
-    for part in ("command", "doca", "secure_boot"):
+    for part in ("build", "command", "doca", "secure_boot"):
         code = importlib.import_module(f"rackready.ondevice.{part}")
         monkeypatch.setitem(sys.modules, f"ansible.module_utils.rackready.ondevice.{part}", code)
     spec = importlib.util.spec_from_file_location("rackready_doca", ROOT / "plugins/modules/rackready_doca.py")
@@ -33,7 +34,8 @@ def said(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "Doca", lambda version: Doca(version, lambda _: Done(0, ""), root, "6.8.0"))
     monkeypatch.setattr(module, "SecureBoot", lambda: SecureBoot(lambda _: Done(1, ""), root))
-    params = {"version": "3.2.3", "certificate": KEY, "make_key": "dkms generate_mok"}
+    monkeypatch.setattr(module, "BuildTools", lambda built: BuildTools(lambda _: Done(0, "6.8.0"), root, built))
+    params = {"version": "3.2.3", "certificate": KEY, "make_key": "dkms generate_mok", "needs": needs or {}}
     monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, root, check_mode=False))
     with pytest.raises(Ended) as ended:
         module.main()
@@ -54,7 +56,20 @@ def test_secure_boot_that_does_not_trust_the_key_of_dkms_is_refused(
 
 def test_a_node_with_secure_boot_off_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variable(tmp_path, "SecureBoot", 0)
-    assert said(tmp_path, monkeypatch) == {"changed": False}
+    assert said(tmp_path, monkeypatch) == {"changed": False, "absent": []}
+
+
+def test_what_builds_the_modules_is_refused_in_time_where_the_kernel_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable(tmp_path, "SecureBoot", 0)
+    needs = {"/usr/bin/gcc-12": "gcc-12"}
+    assert said(tmp_path, monkeypatch, needs) == {"changed": False, "absent": []}
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/config-6.8.0").write_text('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu) 12.3.0"\n')
+    told = said(tmp_path, monkeypatch, needs)["msg"]
+    assert told.startswith("Expected: the build requirements of DOCA-OFED's modules for kernel 6.8.0, ")
+    assert " Actual: no gcc-12. " in told
 
 
 def test_the_role_asks_with_doca_alone_whatever_the_driver_is() -> None:
@@ -65,6 +80,8 @@ def test_the_role_asks_with_doca_alone_whatever_the_driver_is() -> None:
         "version": "{{ nic_stack_doca_version }}",
         "certificate": "{{ __nic_stack_certificate }}",
         "make_key": "{{ __nic_stack_make_key }}",
+        "needs": "{{ __nic_stack_build if not ansible_check_mode or (__nic_stack_mirror.stat.exists | default(false)) "
+        "else {} }}",
     }
 
 

@@ -45,7 +45,7 @@ def explain(out: str, root: Path = Path("/")) -> NodeProblem:
     for judge in (_full, _signature, _plugin, _excluded, _modular, _absent, _unreachable, _unmet, _locked):
         problem = judge(out if judge is _full else rest, root)
         if problem is not None:
-            return _without(problem, missing) if missing and judge in {_absent, _unmet} else problem
+            return without(problem, missing) if missing and judge in {_absent, _unmet} else problem
     return NodeProblem("dnf ends without an error", last_error(rest), "See /var/log/dnf.log on the node.")
 
 
@@ -56,7 +56,7 @@ def left_out(out: str) -> dict[str, str]:
     return {name: why.get(name, "no metadata") for name in names}
 
 
-def _without(problem: NodeProblem, missing: dict[str, str]) -> NodeProblem:
+def without(problem: NodeProblem, missing: dict[str, str]) -> NodeProblem:
     """Return the problem with the repositories that may have what is missing."""
     expected, actual, step = (problem.check[word] for word in ("expected", "actual", "next_step"))
     told = "; ".join(f"{name} ({why})" for name, why in missing.items())

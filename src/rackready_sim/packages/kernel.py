@@ -14,8 +14,12 @@ from rackready_sim.packages.deb import Deb
 _DEBIAN = {"dkms": "3.0.10-8+deb12u1", "gcc": "4:12.2.0-3", "make": "4.3-4.1"}
 """Versions of Debian 12."""
 _GCC_12 = "12.3.0-1ubuntu1~22.04"
-_AUTO_CONF = f"CONFIG_CC_VERSION_TEXT=x86_64-linux-gnu-gcc-12 (Ubuntu {_GCC_12}) 12.3.0\n"
-"""Of kernel 6.8 of Ubuntu 22.04, whose gcc is 11 (dell/dkms @793fdab, dkms.in)."""
+_BUILT_WITH = f"x86_64-linux-gnu-gcc-12 (Ubuntu {_GCC_12}) 12.3.0"
+"""Kernel 6.8 of Ubuntu 22.04, whose gcc is 11 (dell/dkms @793fdab, dkms.in)."""
+CONFIG_HWE = f'CONFIG_CC_VERSION_TEXT="{_BUILT_WITH}"\n'
+"""Its file /boot/config-RELEASE."""
+_AUTO_CONF = f"CONFIG_CC_VERSION_TEXT={_BUILT_WITH}\n"
+"""Without quotes, as kconfig writes it (linux, scripts/kconfig/confdata.c)."""
 
 RHEL_VERSION = "9.5-1.el9"
 """Version of packages that stand for those of Rocky Linux 9: the release of the system, not Rocky's version of each."""

@@ -23,15 +23,19 @@ def flavour(system: str) -> str:
     return "generic" if system.startswith("ubuntu") else "amd64"
 
 
-def image_packages(system: str) -> list[Deb]:
-    """Return what an installer puts on the disk: the kernel and the metapackage that follows it."""
+def image_packages(system: str, number: str = "") -> list[Deb]:
+    """Return what an installer puts on the disk: the kernel and the metapackage that follows it.
+
+    Ubuntu 22.04 has its hardware enablement kernel. Its configuration is in linux-modules of the real system.
+    """
     release, version = kernel.release(), _version()
+    config = {f"/boot/config-{release}": kernel.CONFIG_HWE} if (system, number) == ("ubuntu", "22.04") else {}
     image = Deb(
         f"linux-image-{release}",
         version,
         f"Linux {release}",
         {},
-        {f"/boot/vmlinuz-{release}": f"the kernel of this machine, {release}\n"},
+        {f"/boot/vmlinuz-{release}": f"the kernel of this machine, {release}\n"} | config,
         scripts={"postinst": _INSTALLED.format(release=release)},
     )
     return [image, _follows("image", system, "Linux for 64-bit PCs (meta-package)")]

@@ -137,6 +137,65 @@ def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
         BuildTools(Node("dkms", "gcc"), tmp_path).absent(NEEDS)
 
 
+EPEL_GONE = """Error: Failed to download metadata for repo 'epel': Cannot prepare internal mirrorlist: Curl error (7)
+Ignoring repositories: epel
+No match for argument: {}
+Error: Unable to find a match: {}
+"""
+
+
+@pytest.mark.parametrize("package", ["dkms", f"linux-headers-{KERNEL}"])
+def test_a_repository_that_does_not_answer_is_named_and_no_other_kernel_advised(tmp_path: Path, package: str) -> None:
+    assert dnf_refusal(tmp_path, EPEL_GONE.format(package, package)) == (
+        f"Expected: the build requirements of the driver's module for kernel {KERNEL}, installed or in the node's "
+        f"package sources Actual: no {package}; no metadata from epel (Cannot prepare internal mirrorlist: Curl error "
+        "(7)). Make the node's package sources carry them and run `dnf makecache --refresh` there, then run again: "
+        "docs/runbooks/driver-build.md. Or give the node a way to epel, if it is there."
+    )
+
+
+GCC_12 = {"/usr/bin/gcc-12": "gcc-12"}
+GCC_11_TEXT = "gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0"
+GCC_12_TEXT = "x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"
+AUTO_CONF = "lib/modules/{}/build/include/config/auto.conf"
+
+
+def built_with(root: Path, path: str, text: str) -> None:
+    there(root, path)
+    (root / path).write_text(f"CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT={text}\nCONFIG_CC_IS_GCC=y\n")
+
+
+def test_a_kernel_of_gcc_11_wants_no_gcc_12_that_its_mirror_lacks(tmp_path: Path) -> None:
+    built_with(tmp_path, f"boot/config-{KERNEL}", f'"{GCC_11_TEXT}"')
+    built_with(tmp_path, AUTO_CONF.format(KERNEL), GCC_11_TEXT)
+    built_with(tmp_path, "boot/config-5.19.0-1-generic", f'"{GCC_12_TEXT}"')  # boots no more
+    assert BuildTools(Node("dkms"), tmp_path).absent({"/usr/sbin/dkms": "dkms"} | GCC_12) == ["dkms"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [(f"boot/config-{KERNEL}", f'"{GCC_12_TEXT}"'), (AUTO_CONF.format(KERNEL), GCC_12_TEXT)]
+)
+def test_a_kernel_of_gcc_12_wants_it(tmp_path: Path, path: str, text: str) -> None:
+    built_with(tmp_path, path, text)
+    assert BuildTools(Node("gcc-12"), tmp_path).absent(GCC_12) == ["gcc-12"]
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(Node(), tmp_path, "DOCA-OFED's modules").absent(GCC_12)
+    assert str(caught.value) == (
+        f"Expected: the build requirements of DOCA-OFED's modules for kernel {KERNEL}, installed or in the node's "
+        "package sources Actual: no gcc-12. Make the node's package sources carry them and run `apt-get update` there "
+        "(a kernel of the node was built with gcc-12, and mirrors of earlier releases lack it: run `rackready mirror` "
+        "again), then run again: docs/runbooks/driver-build.md."
+    )
+
+
+def test_the_compiler_of_a_newer_kernel_that_boots_next_is_wanted_too(tmp_path: Path) -> None:
+    built_with(tmp_path, f"boot/config-{KERNEL}", f'"{GCC_11_TEXT}"')
+    built_with(tmp_path, f"boot/config-{NEWER}", f'"{GCC_12_TEXT}"')
+    node = Node("gcc-12")
+    node.installed = leads_to(KERNEL, NEWER)
+    assert BuildTools(node, tmp_path).absent(GCC_12) == ["gcc-12"]
+
+
 MODULES = {"linux-modules-nvidia-580-server-open-KERNEL": "", "linux-signatures-nvidia-KERNEL": "6.1.0-28.28"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.ondevice.build import BuildTools
 from rackready.ondevice.command import Done, NodeProblem, run
 from rackready.ondevice.dnf import Dnf
 from rackready.ondevice.packages import Wish
@@ -45,7 +46,7 @@ def node(root: Path, repo: Path) -> Dnf:
     }
 
     def there(argv: Sequence[str]) -> Done:
-        return run([argv[0], *own[argv[0]], *argv[1:]])
+        return run([argv[0], *own.get(argv[0], []), *argv[1:]])
 
     return Dnf(run=there, root=root, folder=root / "rackready", lock_wait_s=0.2)
 
@@ -63,3 +64,16 @@ def test_an_air_gapped_node_installs_what_the_mirror_has(tmp_path: Path) -> None
     shutil.move(repo, tmp_path / "gone")
     with pytest.raises(NodeProblem, match=r"the package mirror answers Actual: Failed to download .* 'rackready'"):
         dnf.ensure(Wish({"other": "3.0-1"}), "install", 3, "a")
+
+
+def test_what_builds_the_driver_may_be_in_a_repository_that_does_not_answer(tmp_path: Path) -> None:
+    dnf = node(tmp_path / "node", made.make(tmp_path / "up", rpm=True))
+    (dnf.root / "usr/bin").mkdir(parents=True)
+    (dnf.root / "usr/bin/dnf").touch()
+    (dnf.root / "etc/os-release").write_text("ID=rocky\n")
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(dnf.run, dnf.root).absent({"/usr/sbin/dkms": "dkms"})
+    told = str(caught.value)
+    assert " Actual: no dkms; no metadata from baseos (Cannot " in told
+    assert "reboot into" not in told
+    assert told.endswith(" Or give the node a way to baseos, if it is there.")

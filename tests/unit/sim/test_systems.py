@@ -14,7 +14,7 @@ from jinja2 import Environment
 from rackready.profiles import loader
 from rackready_sim import image, systems
 from rackready_sim.errors import SimError
-from rackready_sim.packages import driver, driver_rhel, driver_ubuntu, recipes
+from rackready_sim.packages import driver, driver_rhel, driver_ubuntu, kernel_image, recipes
 from rackready_sim.packages import kernel as build
 from rackready_sim.packages.deb import Deb
 from rackready_sim.programs.hwsim import persistenced
@@ -240,6 +240,14 @@ def test_units_of_nvidias_repositories_turn_it_on_as_a_user_that_their_package_m
 def test_the_daemon_ends_where_its_user_is_absent(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert persistenced.main([*given.split(), "--verbose"], VERSION) == 1
     assert "Failed to find user ID of user 'nobody-here'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "named"), [("22.04", True), ("24.04", False)])
+def test_the_kernel_of_ubuntu_22_names_its_compiler_before_it_has_headers(number: str, *, named: bool) -> None:
+    files = kernel_image.image_packages("ubuntu", number)[0].files
+    path = f"/boot/config-{os.uname().release}"
+    assert (path in files) is named
+    assert not named or 'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (' in str(files[path])
 
 
 @pytest.mark.parametrize("there", [True, False])
