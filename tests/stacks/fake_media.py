@@ -67,7 +67,12 @@ class MediaRedfish(Redfish):
 
 
 class DellRedfish(MediaRedfish):
-    """An iDRAC: a change of Secure Boot is a job, which the second look after a start finds done."""
+    """An iDRAC: a change of Secure Boot is a job, which the second look after a start finds done.
+
+    ``carries_out``: whether it ends with the change.
+    """
+
+    carries_out = True
 
     def _documents(self) -> dict[str, dict[str, Any]]:
         found = super()._documents()
@@ -75,7 +80,8 @@ class DellRedfish(MediaRedfish):
         if self.path == _SECURE and node.secure_job is not None and node.power == "On":
             node.asked.append("look")
             if node.asked.count("look") > 1 and not node.stuck:
-                node.secure_boot, node.secure_job = node.secure_job, None
+                node.secure_boot = node.secure_job if self.carries_out else node.secure_boot
+                node.secure_job = None
         jobs = "/redfish/v1/JobService/Jobs"
         state = "Completed" if node.secure_job is None else "Scheduled"
         job = {"@odata.id": f"{jobs}/JID_1", "Id": "JID_1", "Name": "ConfigBIOS:BIOS.Setup.1-1", "JobState": state}
@@ -94,6 +100,9 @@ class DellRedfish(MediaRedfish):
             super().do_PATCH()
         elif self._may():
             wanted = self._body()["SecureBootEnable"]
+            if self.machine.unlicensed:
+                self._answer(403, {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.14.LIC501"}]}})
+                return
             self.machine.asked.append(f"secure {'on' if wanted else 'off'}")
             if self.machine.secure_job is not None:
                 self._answer(400, {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.14.SYS011"}]}})

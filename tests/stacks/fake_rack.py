@@ -65,6 +65,8 @@ class FakeNode:
     """The state to which a job of the BIOS turns it at the next start, of an iDRAC (fake_media)."""
     stuck: bool = False
     """Whether its BIOS carries out no job."""
+    unlicensed: bool = False
+    """Whether its BMC refuses a change of Secure Boot, of an iDRAC (fake_media)."""
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
     identity: dict[str, str] = field(default_factory=dict)

@@ -34,13 +34,20 @@ class BmcLoginError(BmcError):
     """The BMC refused the user or the password."""
 
 
+class BmcRefusedError(BmcError):
+    """The BMC knows the user, and refused this request."""
+
+
 class Refusals:
-    """Refused logins in a row: a BMC that boots may answer before its accounts are loaded, but BMCs lock accounts."""
+    """Refused logins, or requests, in a row.
+
+    A BMC that boots may answer before its accounts are loaded, but BMCs lock accounts.
+    """
 
     def __init__(self) -> None:
         self._found, self._until = 0, 0.0
 
-    def count(self, error: BmcLoginError) -> None:
+    def count(self, error: BmcLoginError | BmcRefusedError) -> None:
         """Count a refusal. Raises it when it is the third in a row; before that, ``waiting`` is true for a minute."""
         self._found += 1
         if self._found >= _LOGINS:
@@ -118,7 +125,7 @@ def _refusal(where: str, site: BmcSite, error: faults.AccessError) -> BmcError:
             next_step="Name it in bmc.factory_password, then run `rackready bmc rotate NODE`.",
         )
     if isinstance(error, RefusedError):
-        return BmcError(
+        return BmcRefusedError(
             where,
             f"Redfish refused a request of user {site.username}",
             expected="success",

@@ -21,10 +21,14 @@ _WAIT_S = 900.0
 _POLL_S = 15.0
 """As BOOT_MODE_CONFIG_INTERVAL of Ironic's management.py, s."""
 _JOBS = "JobService/Jobs/*"
-_OF_BIOS = "ConfigBIOS"
-"""Start of the name of a job of the BIOS (NVIDIA/libredfish c094c9e6, tests/mockups/dell, JobService/Jobs)."""
+_OF_BIOS = ("ConfigBIOS", "Configure: BIOS")
+"""Starts of the name of a job of the BIOS (NVIDIA/libredfish c094c9e6, tests/mockups/dell, JobService/Jobs; newer:
+dell/iDRAC-Redfish-Scripting, issue 319)."""
 _ENDED = frozenset({"Completed", "Exception", "Cancelled", "CompletedWithErrors", "Failed"})
 """JobState of a job that ended: DSP0268, and the last two of DellJob (tests/mockups/dell, JsonSchemas)."""
+_LOOKS = 4
+"""Looks in a row that find every job ended and the old value, before that counts: a minute. Our choice: no source says
+that the value changes before its job ends."""
 _COMMITTED = "SYS011"
 """Message id: a job of the BIOS waits, so nothing else is taken (bmc-toolbox/bmclib, pull request 471)."""
 
@@ -61,37 +65,48 @@ def order(bmc: Bmc, *, on: bool, proceed: Callable[[], None]) -> None:
             raise
 
 
-def waits(bmc: Bmc, proceed: Callable[[], None]) -> bool:
-    """Return whether a job of the BIOS has not ended; False where the BMC lists no jobs. Raises BmcError."""
-    found = read(bmc, (_JOBS,), proceed).documents.values()
-    return any(str(job.get("Name", "")).startswith(_OF_BIOS) and job.get("JobState") not in _ENDED for job in found)
+def waits(bmc: Bmc, proceed: Callable[[], None]) -> bool | None:
+    """Return whether a job of the BIOS has not ended; None where the BMC lists none, or not all. Raises BmcError."""
+    found = read(bmc, (_JOBS,), proceed)
+    jobs = [job for job in found.documents.values() if str(job.get("Name", "")).startswith(_OF_BIOS)]
+    if any(job.get("JobState") not in _ENDED for job in jobs):
+        return True
+    return None if found.unread or not jobs else False
 
 
 def wait(bmc: Bmc, *, on: bool, proceed: Callable[[], None]) -> None:
-    """Wait until the BIOS has carried the job out. Raises BmcError when it has not in time."""
-    deadline = time.monotonic() + _WAIT_S
+    """Wait until the BIOS has carried its jobs out; of another one than ours, the value stays as it was.
+
+    Raises BmcError when they have not ended in time.
+    """
+    deadline, ended = time.monotonic() + _WAIT_S, 0
     while True:
         proceed()
-        shown = _shown(bmc)
-        if shown is on and not waits(bmc, proceed):
+        shown, waiting = _look(bmc, proceed)
+        ended = ended + 1 if shown is (not on) and waiting is False else 0
+        if (shown is on and not waiting) or ended >= _LOOKS:
             return
         if time.monotonic() > deadline:
-            break
+            raise not_done(bmc, f"within {_WAIT_S:.0f} s after a restart", on=on, shown=shown)
         time.sleep(_POLL_S)
-    raise BmcError(
+
+
+def not_done(bmc: Bmc, when: str, *, on: bool, shown: object) -> BmcError:
+    """Return the error about a job that was not carried out."""
+    return BmcError(
         bmc.where,
         "Secure Boot",
-        expected=f"SecureBootEnable {on} within {_WAIT_S:.0f} s after a restart",
+        expected=f"SecureBootEnable {on} {when}",
         actual=shown,
         next_step="Look at the BMC's job queue and end what hangs there, then run again.",
     )
 
 
-def _shown(bmc: Bmc) -> object:
-    """Return SecureBootEnable, None where the BMC does not answer now: it may be busy while the BIOS works."""
+def _look(bmc: Bmc, proceed: Callable[[], None]) -> tuple[object, bool | None]:
+    """Return SecureBootEnable, and whether a job waits; None where the BMC does not answer: it may be busy."""
     try:
-        return enabled(bmc)
+        return enabled(bmc), waits(bmc, proceed)
     except (BmcLoginError, BmcTlsError):
         raise
     except BmcError:
-        return None
+        return None, None

@@ -22,7 +22,14 @@ from urllib.parse import urlsplit
 
 import requests
 
-from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError, Refusals
+from rackready.drivers.redfish_errors import (
+    BmcError,
+    BmcLoginError,
+    BmcRefusedError,
+    BmcTlsError,
+    BmcUnreachableError,
+    Refusals,
+)
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
@@ -169,7 +176,7 @@ class _Watch:
             return False
         try:
             done = self.look()
-        except BmcLoginError as error:
+        except (BmcLoginError, BmcRefusedError) as error:
             self._refusals.count(error)
         except (BmcUnreachableError, BmcTlsError):
             pass
@@ -208,7 +215,7 @@ class _Task(_Watch):
         """Read it once."""
         try:
             answer = self._bmc.answer(self._address)
-        except (BmcUnreachableError, BmcTlsError, BmcLoginError):
+        except (BmcUnreachableError, BmcTlsError, BmcLoginError, BmcRefusedError):
             raise
         except BmcError as error:
             return self._missed(error)
@@ -301,7 +308,7 @@ def _optional(read: Callable[[], T]) -> Iterator[T]:
     """Yield what is read; nothing where the service lacks it. Raises BmcError of a BMC that cannot be asked."""
     try:
         found = read()
-    except (BmcUnreachableError, BmcTlsError, BmcLoginError):
+    except (BmcUnreachableError, BmcTlsError, BmcLoginError, BmcRefusedError):
         raise
     except BmcError:
         return

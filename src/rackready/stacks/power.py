@@ -26,12 +26,15 @@ _SETTLE_S = 120.0
 def made_by_us(ledger: Ledger, node: str) -> bool:
     """Whether the ledger shows that we powered a node on (or were about to) and have not powered it off since.
 
+    A restart that switches Secure Boot counts until it has ended.
+
     Entries of every epoch count: a repair does not make the machine somebody else's, and the engine's own record
     (``made``) stays as well.
     """
     ends = {entry.operation: entry for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}}
     on, off = ends.get(POWER_ON), ends.get(POWER_OFF)
-    return on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
+    ours = on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
+    return ours or secure_boot.cut_off(ledger, node)
 
 
 class Power:
@@ -115,6 +118,7 @@ class Power:
             observe=lambda _stored: Observation.HAPPENED if bmc.observe() == "Off" else Observation.NOT_HAPPENED,
             act=lambda _token: {"power": bmc.power(PowerAction.OFF)},
         )
+        secure_boot.is_off(self._ledger, self._args.node)
         return result.outcome
 
     def _act(self, bmc: Bmc, boot: BootTarget, medium: str) -> dict[str, Any]:

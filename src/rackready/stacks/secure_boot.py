@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
 from rackready.drivers import redfish_secure_boot
 from rackready.drivers.redfish import Bmc, PowerAction
@@ -18,7 +18,7 @@ from rackready.drivers.ssh.command import Shell
 from rackready.drivers.ssh.errors import CHECK_HOST
 from rackready.drivers.ssh.session import connect
 from rackready.drivers.ssh.target import SshTarget
-from rackready.ledger.effect import Observation, run_effect
+from rackready.ledger.rows import LedgerEntry
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 
@@ -26,6 +26,8 @@ SHOW = "od -An -tu1 -j4 -N1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-1
 """Command that shows the state on a node: 1 or 0."""
 SECURE_BOOT = "secure-boot"
 """Operation in the ledger: a restart that switches Secure Boot."""
+_RESTARTS = 2
+"""Restarts in one run: the first one may carry out another job of the BIOS, which waited already."""
 _WORDS = {True: "on", False: "off"}
 
 
@@ -41,8 +43,19 @@ def settle(bmc: Bmc, *, on: bool, say: Callable[[str], None]) -> None:
 
 def cut_off(ledger: Ledger, node: str) -> bool:
     """Return whether a restart that switches Secure Boot was begun and did not end: the machine may be on for it."""
-    last = ledger.latest(node, SECURE_BOOT)
-    return last is not None and last.status == "intent"
+    return _begun(ledger, node) is not None
+
+
+def is_off(ledger: Ledger, node: str) -> None:
+    """Record, of a machine that is off, that such a restart has ended: one that is on from now on is not on for it."""
+    if (begun := _begun(ledger, node)) is not None:
+        ledger.failed(begun.token, "the machine is off")
+
+
+def _begun(ledger: Ledger, node: str) -> LedgerEntry | None:
+    """Return the restart that did not end, of any epoch: a repair does not make the machine somebody else's."""
+    last = ledger.latest(node, SECURE_BOOT, every_epoch=True)
+    return last if last is not None and last.status == "intent" else None
 
 
 def settle_by_restart(  # noqa: PLR0913 - a node, its records and its callbacks
@@ -60,49 +73,59 @@ def settle_by_restart(  # noqa: PLR0913 - a node, its records and its callbacks
     It begins on a machine that is off, and leaves it off. One that was cut off is finished first: the machine is then
     on because of us. Raises BmcError.
     """
-    last, cut = ledger.latest(node, SECURE_BOOT), cut_off(ledger, node)
-    if not cut and (wanted is None or power != "Off" or not redfish_secure_boot.by_job(bmc)):
+    begun = _begun(ledger, node)
+    if begun is None and (wanted is None or power != "Off" or not redfish_secure_boot.by_job(bmc)):
         return power
-    on = bool(last.observed["on"]) if last is not None and cut else bool(wanted)
-    if not cut and redfish_secure_boot.enabled(bmc) is on:
-        return power
-    run_effect(
-        ledger,
-        node,
-        SECURE_BOOT,
-        hashlib.sha256(f"{SECURE_BOOT} {on}".encode()).hexdigest(),
-        before=lambda: {"on": on},
-        observe=lambda _stored: _switched(bmc, on=on),
-        act=lambda _token: _switch(bmc, on=on, proceed=proceed, say=say),
-    )
+    on = bool(begun.observed["on"]) if begun is not None else bool(wanted)
+    if power == "Off":
+        is_off(ledger, node)
+    restarts = 0
+    while power != "Off" or (shown := redfish_secure_boot.enabled(bmc)) is not on:
+        if restarts == _RESTARTS:
+            raise redfish_secure_boot.not_done(bmc, f"after {restarts} restarts", on=on, shown=shown)
+        if power == "Off":
+            proceed()
+            redfish_secure_boot.order(bmc, on=on, proceed=proceed)
+            say(f"Secure Boot is to be turned {_WORDS[on]} by a restart of its own")
+            begun = ledger.begin(node, SECURE_BOOT, _digest(on=on), {"on": on})
+        if begun is not None:
+            _restart(ledger, begun, bmc, on=on, proceed=proceed, say=say)
+        power, restarts = "Off", restarts + 1
+    if restarts:
+        say(f"Secure Boot is turned {_WORDS[on]}, the node is powered off again")
     if wanted is not None and wanted is not on:
         return settle_by_restart(ledger, node, bmc, "Off", wanted, proceed=proceed, say=say)
     return "Off"
 
 
-def _switched(bmc: Bmc, *, on: bool) -> Observation:
-    done = redfish_secure_boot.enabled(bmc) is on and bmc.observe() == "Off"
-    return Observation.HAPPENED if done else Observation.NOT_HAPPENED
+def _digest(*, on: bool) -> str:
+    return hashlib.sha256(f"{SECURE_BOOT} {on}".encode()).hexdigest()
 
 
-def _switch(bmc: Bmc, *, on: bool, proceed: Callable[[], None], say: Callable[[str], None]) -> dict[str, Any]:
-    """Have the job made, power on until it is carried out, and power off, whether it was or not.
+def _restart(
+    ledger: Ledger,
+    begun: LedgerEntry,
+    bmc: Bmc,
+    *,
+    on: bool,
+    proceed: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Power on until the BIOS has carried its job out, and power off, whether it was or not.
 
-    A machine that is on was powered on for it by an earlier run, after the job was made.
+    A machine that is on was powered on for it by an earlier run. The record stays open while the machine may be on for
+    it: after a kill, a stop by ``proceed``, or a power-off that fails. Raises BmcError.
     """
-    if redfish_secure_boot.enabled(bmc) is not on and bmc.observe() == "Off":
-        proceed()
-        redfish_secure_boot.order(bmc, on=on, proceed=proceed)
-        say(f"Secure Boot is to be turned {_WORDS[on]} by a restart of its own")
-    bmc.power(PowerAction.ON)
-    say(f"on, until its BIOS has turned Secure Boot {_WORDS[on]}")
     try:
+        bmc.power(PowerAction.ON)
+        say(f"on, until its BIOS has turned Secure Boot {_WORDS[on]}")
         redfish_secure_boot.wait(bmc, on=on, proceed=proceed)
-    except BmcError:
-        bmc.power(PowerAction.OFF)
+    except BmcError as error:
+        with suppress(BmcError):
+            bmc.power(PowerAction.OFF)
+            ledger.failed(begun.token, str(error))
         raise
-    say(f"Secure Boot is turned {_WORDS[on]}, the node is powered off again")
-    return {"power": bmc.power(PowerAction.OFF)}
+    ledger.done(begun.token, {"power": bmc.power(PowerAction.OFF)})
 
 
 def verify(target: SshTarget, *, on: bool) -> None:

@@ -22,6 +22,7 @@ from rackready_sim.store import write_json
 
 _SLOT = "USB1"
 _JOBS, _JOB = "/redfish/v1/JobService/Jobs", "JID_102241909559"
+_OTHER = "other"
 
 
 class Media:
@@ -33,6 +34,7 @@ class Media:
     ``boot_in_settings``: the boot override is in the Settings object; ``secure_boot_job``: a change of Secure Boot is a
     job of the BIOS, which runs at the next start and shows then (OpenStack Ironic,
     ironic/drivers/modules/redfish/management.py, _wait_for_secure_boot; bmc-toolbox/bmclib, pull request 471).
+    ``bmc_faults.bios_job``: another job of the BIOS waits from the beginning, and leaves Secure Boot as it is.
     """
 
     def __init__(self, hardware: Hardware, systems: RackSystems) -> None:
@@ -42,6 +44,8 @@ class Media:
         """Answer a request for one of these resources; None for others."""
         request, body = flask.request, flask.request.get_json(silent=True)
         given: dict[str, Any] = body if isinstance(body, dict) else {}
+        if self._hardware.state().get("bmc_faults", {}).get("bios_job") and "job_state" not in self._read():
+            self._write(job=_OTHER, job_state="Scheduled")
         path = request.path.rstrip("/")
         slot = f"{system}/VirtualMedia/{_SLOT}"
         slots: dict[tuple[str, str], Callable[[], Any]] = {
@@ -158,6 +162,8 @@ class Media:
             return
         if found["job_state"] == "Scheduled":
             self._write(job_state="Running")
+        elif found["job"] == _OTHER:
+            self._write(job=None, job_state="Completed")
         else:
             self._write(secure=found["job"], secure_now=found["job"], job=None, job_state="Completed")
 

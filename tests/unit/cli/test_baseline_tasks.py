@@ -244,6 +244,28 @@ def test_a_login_that_is_refused_while_waiting_is_tried_twice_more(
     assert time.monotonic() - begun > 2 * 0.3
 
 
+def test_a_task_that_may_not_be_read_for_a_while_is_looked_at_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """403 from a BMC that starts and has not read the rights of its accounts yet."""
+    monkeypatch.setattr(redfish_errors, "_LOGIN_S", 0.1)
+    service, refused = node.service, list[str]()
+    served = service._app
+
+    def app(environ: dict[str, Any], start_response: Any) -> Any:  # noqa: ANN401 - WSGI
+        path = str(environ["PATH_INFO"])
+        if "/TaskService/" not in path or len(refused) > 1:
+            return served(environ, start_response)
+        refused.append(path)
+        start_response("403 Forbidden", [("Content-Type", "application/json")])
+        return [b'{"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.8.1.InsufficientPrivilege"}]}}']
+
+    monkeypatch.setattr(service, "_app", app)
+    with Bmc(NODE, service.site()) as bmc:
+        redfish_update.update(bmc, FirmwareFile.model_validate(node.image("bios", TO)), TO, lambda: None)
+    assert len(refused) == 2
+
+
 def test_a_session_that_is_forgotten_is_closed_without_a_login(node: Node) -> None:
     sessions = node.service.rack.sessions
     before = set(sessions._tokens)

@@ -327,6 +327,20 @@ def test_secure_boot_of_a_dell_is_a_job_for_the_next_start(service: Service, mon
     assert sum(item.startswith("PATCH") for item in service.asked) == 2
 
 
+def test_another_job_of_the_bios_ends_without_the_change(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.is_a("dell")
+    service.faulty(bios_job=True)
+    service.rack.power.boots = lambda _node: None
+    monkeypatch.setattr(redfish_secure_boot, "_POLL_S", 0.01)
+    monkeypatch.setattr(redfish_secure_boot, "_WAIT_S", 10.0)
+    with Bmc(NODE, service.site()) as bmc:
+        redfish_secure_boot.order(bmc, on=True, proceed=lambda: None)
+        bmc.power(PowerAction.ON)
+        redfish_secure_boot.wait(bmc, on=True, proceed=lambda: None)
+        assert (secure_boot(bmc), redfish_secure_boot.waits(bmc, lambda: None)) == (False, False)
+    assert not any(item.startswith("PATCH") for item in service.asked)
+
+
 def test_quirks_are_chosen_by_what_the_bmc_says() -> None:
     dgx = Quirks.of(make_of({"Vendor": "AMI", "Product": "AMI Redfish Server"}), "admin")
     assert dgx.answer("account-uri") == "/redfish/v1/AccountService/Accounts/2"
