@@ -97,6 +97,28 @@ def test_a_job_that_is_not_carried_out_leaves_the_node_off_and_the_next_run_goes
     assert bench.node.secure_boot
 
 
+@pytest.mark.parametrize("at", ["stuck", "Secure Boot is to be turned on"])
+@pytest.mark.parametrize("wanted", [False, None])
+def test_a_job_that_waits_is_carried_out_before_the_node_boots_although_another_state_is_wanted_by_now(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, at: str, *, wanted: bool | None
+) -> None:
+    """Else the boot for the image would switch Secure Boot."""
+    with monkeypatch.context() as patched:
+        patched.setattr(redfish_secure_boot, "_WAIT_S", 0.2)
+        bench.node.stuck = at == "stuck"
+        bench.kill_at = at
+        with pytest.raises((BmcError, Killed)):
+            bench.machine(good, secure_boot=True).ensure(made=False)
+    bench.node.stuck = False
+    bench.node.answers[SHOW] = "   0\n"
+    bench.node.asked.clear()
+    bench.machine(good, secure_boot=wanted).ensure(made=False)
+    turned_back = ["secure off", "On"] if wanted is False else []
+    asked = [word for word in bench.node.asked if word not in {"look", "GracefulShutdown"}]
+    assert asked == ["On", *turned_back, *BOOT]
+    assert (bench.node.secure_job, bench.node.secure_boot) == (None, wanted is None)
+
+
 def cut_off_in_its_job(bench: Bench) -> None:
     bench.kill_at = "on, until its BIOS"
     with pytest.raises(Killed):
@@ -149,6 +171,7 @@ def test_a_node_that_cannot_be_powered_off_again_stays_ours(bench: Bench, monkey
         bench.machine(good, secure_boot=True).ensure(made=False)
     assert bench.node.power == "On"
     assert cut_off(bench.ledger, "node01")
+    assert bench.said[-1].startswith("it may be on still, and the next run powers it off: ")
 
 
 def test_a_node_that_is_cut_off_before_its_restart_is_not_on_because_of_us(bench: Bench) -> None:

@@ -98,7 +98,7 @@ def check_ports(subject: Subject) -> list[Flaw]:
                     Flaw.of(
                         (*here, "breakout"),
                         f"a port of {profile.id} cannot be split into {group.breakout}",
-                        "Correct it.",
+                        "Correct it, or describe the switch in a profile of your own.",
                         expected=f"one of {ways}",
                     )
                 )

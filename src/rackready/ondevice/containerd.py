@@ -148,7 +148,9 @@ def refuse_other_cgroups(now: Merged) -> None:
     a container is outside its pod's slice, in a cgroup named slice:cri-containerd:id, and the pod's limits do not hold
     (containerd, internal/cri/server/helpers.go, getCgroupsPath).
     """
-    other = now.default or "runc"  # containerd's own default (internal/cri/config/config_unix.go)
+    if now.default == "nvidia" and now.systemd.get("nvidia"):
+        return  # every pod is by it: nothing is said of runc, which none may use
+    other = now.default if now.default in now.systemd.keys() - {"nvidia"} else "runc"  # containerd's own default
     if not {other, "nvidia"} <= now.systemd.keys() or now.systemd["nvidia"] == now.systemd[other]:
         return
     raise NodeProblem(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 
 from rackready.drivers import redfish_secure_boot
 from rackready.drivers.redfish import Bmc, PowerAction
@@ -74,17 +73,20 @@ def settle_by_restart(  # noqa: PLR0913 - a node, its records and its callbacks
     on because of us. Raises BmcError.
     """
     begun = _begun(ledger, node)
+    if power == "Off":
+        is_off(ledger, node)
+        begun = None
+        _carry_out(ledger, node, bmc, wanted, proceed=proceed, say=say)
     if begun is None and (wanted is None or power != "Off" or not redfish_secure_boot.by_job(bmc)):
         return power
     on = bool(begun.observed["on"]) if begun is not None else bool(wanted)
-    if power == "Off":
-        is_off(ledger, node)
     restarts = 0
     while power != "Off" or (shown := redfish_secure_boot.enabled(bmc)) is not on:
         if restarts == _RESTARTS:
             raise redfish_secure_boot.not_done(bmc, f"after {restarts} restarts", on=on, shown=shown)
         if power == "Off":
             proceed()
+            _ordered(ledger, node, on=on)
             redfish_secure_boot.order(bmc, on=on, proceed=proceed)
             say(f"Secure Boot is to be turned {_WORDS[on]} by a restart of its own")
             begun = ledger.begin(node, SECURE_BOOT, _digest(on=on), {"on": on})
@@ -96,6 +98,36 @@ def settle_by_restart(  # noqa: PLR0913 - a node, its records and its callbacks
     if wanted is not None and wanted is not on:
         return settle_by_restart(ledger, node, bmc, "Off", wanted, proceed=proceed, say=say)
     return "Off"
+
+
+def _ordered(ledger: Ledger, node: str, *, on: bool) -> None:
+    """Record, before it is ordered, that a job may wait: it is carried out at the next boot, whoever wants that one."""
+    ledger.failed(ledger.begin(node, SECURE_BOOT, _digest(on=on), {"on": on}).token, "ordered, and not carried out yet")
+
+
+def _carry_out(
+    ledger: Ledger,
+    node: str,
+    bmc: Bmc,
+    wanted: bool | None,  # noqa: FBT001 - of the site file; None: any
+    *,
+    proceed: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Have an earlier run's job carried out where another state is wanted by now, on a machine that is off.
+
+    Else the node's next boot would carry it out, and change Secure Boot under its image. Raises BmcError.
+    """
+    last = ledger.latest(node, SECURE_BOOT, every_epoch=True)
+    if last is None or last.status != "failed" or bool(last.observed["on"]) is wanted:
+        return
+    if not redfish_secure_boot.by_job(bmc) or not redfish_secure_boot.waits(bmc, proceed):
+        return
+    proceed()
+    on = bool(last.observed["on"])
+    say(f"an earlier run's job waits, which turns Secure Boot {_WORDS[on]}: it is carried out first")
+    begun = ledger.begin(node, SECURE_BOOT, _digest(on=on), {"on": on})
+    _restart(ledger, begun, bmc, on=on, proceed=proceed, say=say)
 
 
 def _digest(*, on: bool) -> str:
@@ -121,8 +153,11 @@ def _restart(
         say(f"on, until its BIOS has turned Secure Boot {_WORDS[on]}")
         redfish_secure_boot.wait(bmc, on=on, proceed=proceed)
     except BmcError as error:
-        with suppress(BmcError):
+        try:
             bmc.power(PowerAction.OFF)
+        except BmcError as refused:
+            say(f"it may be on still, and the next run powers it off: {refused}")
+        else:
             ledger.failed(begun.token, str(error))
         raise
     ledger.done(begun.token, {"power": bmc.power(PowerAction.OFF)})

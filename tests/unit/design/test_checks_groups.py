@@ -170,7 +170,10 @@ PORTS: list[tuple[str, Change, str]] = [
     (
         LAB,
         change("switches.+", {**OTHER, "ports": [{"ports": "swp33", "breakout": 4}]}),
-        "switches[1].ports[0].breakout: a port of sn2201 cannot be split into 4 - Expected: one of 1. Correct it.",
+        (
+            "switches[1].ports[0].breakout: a port of sn2201 cannot be split into 4 - Expected: one of 1. "
+            "Correct it, or describe the switch in a profile of your own."
+        ),
     ),
     (
         LAB,

@@ -232,6 +232,10 @@ def test_runc_is_no_yardstick_where_nvidia_is_the_default(tmp_path: Path) -> Non
     assert "of runc: false Actual: true" in node.refusal()
     node.dump = node.dump.replace(named, "default_runtime_name = 'nvidia'")
     assert node.ensure() == {}
+    node.dump = cgroups(runc="true", nvidia="false").replace(named, "default_runtime_name = 'nvidia'")
+    assert "of runc: true Actual: false" in node.refusal(), "nvidia-ctk found no options of runc"
+    node.dump = cgroups(runc="true", nvidia="false").replace(named, "default_runtime_name = 'kata'")
+    assert "of runc: true Actual: false" in node.refusal(), "kata is by no runc"
     node.dump = cgroups(runc="false", nvidia="true").replace(named, "")
     assert "of runc: false Actual: true" in node.refusal()
 

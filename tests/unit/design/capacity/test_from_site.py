@@ -17,7 +17,8 @@ from tests.unit.design.written import example as written
 from tests.unit.design.written import parse, refusals
 
 ROOT = Path(__file__).resolve().parents[4]
-MODELS = ", ".join(sorted([*loader.known("platform"), *loader.known("switch")]))
+_ALL = sorted([*loader.known("platform"), *loader.known("switch")])
+MODELS = f"{', '.join(_ALL[:4])} and {len(_ALL) - 4} more"
 WAY_OUT = "Correct the id; for devices, set max_power_w instead."
 
 
