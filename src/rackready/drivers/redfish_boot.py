@@ -94,15 +94,7 @@ def set_secure_boot(bmc: Bmc, *, on: bool) -> bool:
 
     Raises BmcError.
     """
-    found = secure_boot_of(bmc.ask(bmc.system))
-    if found is None:
-        raise BmcError(
-            bmc.where,
-            "Secure Boot",
-            expected="a SecureBoot resource",
-            actual="none",
-            next_step="Set it in the firmware setup, or update the BMC.",
-        )
+    found = secure_boot_address(bmc)
     if bmc.get(found).get("SecureBootEnable") is on:
         return False
     bmc.patch(found, {"SecureBootEnable": on})
@@ -116,6 +108,20 @@ def set_secure_boot(bmc: Bmc, *, on: bool) -> bool:
             next_step="Set it in the firmware setup, or update the BMC.",
         )
     return True
+
+
+def secure_boot_address(bmc: Bmc) -> str:
+    """Return the address of the system's SecureBoot resource. Raises BmcError, without one too."""
+    found = secure_boot_of(bmc.ask(bmc.system))
+    if found is None:
+        raise BmcError(
+            bmc.where,
+            "Secure Boot",
+            expected="a SecureBoot resource",
+            actual="none",
+            next_step="Set it in the firmware setup, or update the BMC.",
+        )
+    return found
 
 
 def secure_boot_of(system: System) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sushy import exceptions as faults
 
 from rackready.drivers.redfish import Bmc
-from rackready.drivers.redfish_boot import secure_boot_of
+from rackready.drivers.redfish_boot import secure_boot_address, secure_boot_of
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, mentions
 from rackready.drivers.redfish_read import read
 
@@ -46,15 +46,7 @@ def enabled(bmc: Bmc) -> object:
 
 def order(bmc: Bmc, *, on: bool, proceed: Callable[[], None]) -> None:
     """Have the job made, unless one of the BIOS waits already: there is room for one. Raises BmcError."""
-    address = secure_boot_of(bmc.ask(bmc.system))
-    if address is None:
-        raise BmcError(
-            bmc.where,
-            "Secure Boot",
-            expected="a SecureBoot resource",
-            actual="none",
-            next_step="Set it in the firmware setup, or update the BMC.",
-        )
+    address = secure_boot_address(bmc)
     if waits(bmc, proceed):
         return
     try:
