@@ -117,6 +117,8 @@ def test_a_job_that_waits_is_carried_out_before_the_node_boots_although_another_
     asked = [word for word in bench.node.asked if word not in {"look", "GracefulShutdown"}]
     assert asked == ["On", *turned_back, *BOOT]
     assert (bench.node.secure_job, bench.node.secure_boot) == (None, wanted is None)
+    told = [line for line in bench.said if line.startswith(("an earlier run's job waits", "boot service armed"))]
+    assert told[-1].startswith("boot service armed"), "the restart must not boot what is armed"
 
 
 def cut_off_in_its_job(bench: Bench) -> None:
@@ -215,3 +217,14 @@ def test_a_bios_that_ends_its_jobs_without_the_change_is_restarted_twice(
     with pytest.raises(BmcError, match="SecureBootEnable True after 2 restarts Actual: False"):
         bench.machine(good, secure_boot=True).ensure(made=False)
     assert (bench.node.boots(), bench.node.power, cut_off(bench.ledger, "node01")) == (2, "Off", False)
+
+
+def test_a_continued_installation_that_was_never_powered_on_makes_no_machine_ours(bench: Bench) -> None:
+    """Else `rackready retire` would power off whoever uses the node by then."""
+    bench.kill_at = "boot service armed"
+    with pytest.raises(Killed):
+        bench.machine(good).ensure(made=False)
+    bench.node.unlicensed = True
+    with pytest.raises(BmcError, match="licen"):
+        bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.power == "Off"

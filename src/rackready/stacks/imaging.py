@@ -166,7 +166,7 @@ class Imaging:
         begun, done = self._entries("intent"), self._entries("done")
         anew = bool(self._consent) and not installed_by(self._ledger, self._args.node, self._consent)
         if begun and not (anew and begun[-1].observed.get("run") != self._consent):
-            self.powered = True
+            self.powered = made or made_by_us(self._ledger, self._args.node)
             self._require_consent(begun[-1])
             self._say("continues the installation that an earlier run started")
             return begun[-1]

@@ -88,7 +88,7 @@ class Power:
 
         Raises BmcError.
         """
-        if self._args.secure_boot is None and not secure_boot.cut_off(self._ledger, self._args.node):
+        if self._args.secure_boot is None and not secure_boot.unsettled(self._ledger, self._args.node):
             return
         with Bmc(self._args.node, self._args.bmc) as bmc:
             self._switched(bmc, bmc.require(self._args.serial, self._args.serial_kind or "any").power)

@@ -45,6 +45,12 @@ def cut_off(ledger: Ledger, node: str) -> bool:
     return _begun(ledger, node) is not None
 
 
+def unsettled(ledger: Ledger, node: str) -> bool:
+    """Return whether such a restart did not end, or a job of the BIOS may wait for one."""
+    last = ledger.latest(node, SECURE_BOOT, every_epoch=True)
+    return last is not None and last.status != "done"
+
+
 def is_off(ledger: Ledger, node: str) -> None:
     """Record, of a machine that is off, that such a restart has ended: one that is on from now on is not on for it."""
     if (begun := _begun(ledger, node)) is not None:
