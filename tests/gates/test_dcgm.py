@@ -15,6 +15,7 @@ from tests.gates.support import Case, Said, Told, check, document, judge, tells,
 
 R1 = "node/gpu/validation/dcgm-r1"
 R3 = "node/gpu/validation/dcgm-r3"
+R4 = "node/gpu/validation/dcgm-r4"
 
 
 def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Said:

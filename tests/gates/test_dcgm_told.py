@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from rackready.gates.formats import dcgm_diag
 from rackready.gates.gpu import dcgm
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
+from rackready.profiles import loader
 from tests.gates.support import Case, check, judge, outputs, tells, told
-from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
+from tests.gates.test_dcgm import R1, R2, R3, R4, by_name, changed, gpus_of, warned
 
 OLD_EXPECTED = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
 
@@ -268,3 +271,45 @@ def test_a_skip_with_a_reason_or_of_another_test_stays_an_error(test: str) -> No
     verdict = of_platform("dgx_a100", change)
     assert verdict.outcome is Outcome.ERROR
     assert [found[:2] for found in tells(verdict)] == [("dcgm-diag-test-skipped", "node01 gpu2")]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "status", "found"),
+    [
+        ("a100_40_pcie", "Skip", []),
+        ("a100_80_pcie", "Skip", []),
+        ("a100_80_pcie", "Fail", ["dcgm-diag-test-failed"] * 8),
+        ("a100_80_sxm", "Skip", ["dcgm-diag-test-skipped"] * 8),
+    ],
+)
+def test_the_pulse_test_that_dcgm_disables_on_a100_pcie_is_a_note(gpu: str, status: str, found: list[str]) -> None:
+    """Entries 20f1 and 20b5 of NVIDIA/DCGM nvvs/diag-skus.yaml.in have no pulse_test; 20b2 has one."""
+    known = facts("dgx_a100", 1)
+    node = replace(known.nodes["node01"], gpu=loader.gpu(gpu))
+    known = replace(known, nodes={"node01": node})
+
+    def level_4(document: dict[str, Any]) -> None:
+        for entity in gpus_of(document):
+            entity["device_id"] = node.gpu.pci_device_id
+        for result in by_name(document)["nvbandwidth"]["results"]:
+            del result["info"]
+        tests = next(
+            category["tests"]
+            for category in document["DCGM Diagnostic"]["test_categories"]
+            if any(test["name"] == "targeted_power" for test in category["tests"])
+        )
+        for name, result in (("memtest", "Pass"), ("pulse_test", status)):
+            copied = json.loads(json.dumps(by_name(document)["targeted_power"])) | {"name": name}
+            copied["test_summary"]["status"] = result
+            for one in copied["results"]:
+                one["status"] = result
+            tests.append(copied)
+
+    run = gate(R4).plan(known, ["node01"])[0]
+    said = {"dcgmi": changed("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json", level_4)}
+    verdict = gate(R4).evaluate(known, run, outputs(run, said))
+    assert [code for code, *_ in tells(verdict)] == found
+    assert ("DCGM does not run its pulse test on this GPU model" in (verdict.note or "")) is (
+        status == "Skip" and gpu != "a100_80_sxm"
+    )
+    assert len(verdict.measured) == (8 if not found else 0)

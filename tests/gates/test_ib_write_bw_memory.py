@@ -10,6 +10,7 @@ from rackready.gates.base import GateFacts
 from rackready.gates.engine.registry import gate
 from rackready.gates.judging.node_topology import domain, gpu_link
 from rackready.gates.judging.predicted_bounds import predicted
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import GpuPath
 from rackready.profiles import loader
@@ -122,6 +123,19 @@ def test_the_criteria_name_the_part_that_limits_the_write() -> None:
         one.label: one for one in predicted(gate(GATE, {"floor_share": 0.7}), with_gpu("l4", "node01"), ["node01"])
     }
     assert lower["floor"].bound == pytest.approx(0.7 * 256 * 128 / 152)
+
+
+def test_the_link_of_the_host_limits_writes_from_its_memory() -> None:
+    """A DGX B300 has ports of 800 Gb/s, and processors with PCIe Gen5: no host memory gives that."""
+    known = facts("dgx_b300", 2)
+    host = {one.label: one for one in predicted(gate(HOST), known, ["node01"])}
+    assert host["reference"].bound == pytest.approx(512 * 128 / 152)
+    assert host["reference"].source.startswith("derived: rate of the PCIe link of the host x 128/(128+24)")
+    assert host["floor"].bound == pytest.approx(0.85 * 512 * 128 / 152)
+    gpu = {one.label: one for one in predicted(gate(GATE), known, ["node01"])}
+    assert gpu["floor"].bound > 700, "GPU and NIC have Gen6"
+    plain = {one.label: one for one in predicted(gate(HOST), facts("dgx_h100", 2), ["node01"])}
+    assert plain["floor"].bound > 370
 
 
 def test_a_server_may_connect_its_gpus_with_less_than_they_have() -> None:

@@ -229,6 +229,7 @@ _PLANNED_PLATFORM: dict[str, Any] = {
             "baseline",
             "redfish",
             "nic_path",
+            "host_path",
         ),
         True,
     ),

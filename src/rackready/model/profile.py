@@ -65,7 +65,7 @@ class PcieLink(Model):
 
 
 class GpuPath(Model):
-    """Speed and width of every link between a GPU and its root port, switches and risers included."""
+    """Speed and width of every link of a path over PCIe, switches and risers included."""
 
     gen: int = Field(ge=3, le=7, description="generation")
     lanes: int = Field(ge=1, le=16)
@@ -183,6 +183,11 @@ class PlatformProfile(Model):
         description="PCIe from each GPU to its root port; "
         "null: not published; the GPU's own link is compared with the GPU "
         "model, the others end to end",
+    )
+    host_path: GpuPath | None = Field(
+        None,
+        description="PCIe between the host's memory and a GPU or compute NIC, where the processors are slower than "
+        "both; null: as the GPU's own link, and no limit of a NIC",
     )
     nvswitch: bool = Field(description="NVSwitches connect the GPUs")
     nvswitches: Figure | None = Field(

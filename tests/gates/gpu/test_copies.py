@@ -13,6 +13,9 @@ import pytest
 from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import nvbandwidth
+from rackready.gates.gpu import nvbandwidth as nv
+from rackready.gates.gpu.nvbandwidth import judge_bounds
+from rackready.gates.judging.judge import Judge
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.gpu.test_performance import COPY, SMI, judge
@@ -53,6 +56,16 @@ def test_copies_of_a_healthy_node_pass_as_json_and_as_text() -> None:
     assert {name: len(test.matrix) for name, test in nvbandwidth.parse(TABLE).tests.items()} == {
         name: len(test.matrix) for name, test in nvbandwidth.parse(JSON).tests.items()
     }
+
+
+def test_copies_from_the_host_are_as_fast_as_the_hosts_own_link() -> None:
+    """B300 GPUs have PCIe Gen6, the processors Gen5: nvbandwidth v0.10 on a Dell XE9780 shows 55.6 and 57 GB/s."""
+    node = facts("dgx_b300", 1).nodes["node01"]
+    told = Judge()
+    assert judge_bounds(told, node, "node01", "host_to_device_memcpy_ce", dict.fromkeys(range(8), 55.6)) == set()
+    bounds = {one.label: one.bound for one in told.criteria}
+    assert bounds == {"ceiling": pytest.approx(64 * nv.IMPLAUSIBLE), "floor": pytest.approx(0.85 * 64 * 128 / 152)}
+    assert judge_bounds(told, node, "node01", "host_to_device_memcpy_ce", {0: 41.0}) == {0}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.design.facts import NicFacts, NodeFacts
+from rackready.design.facts import NicFacts
 from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
@@ -15,7 +15,7 @@ from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute, retests, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings as kinds
-from rackready.gates.fabric import perftest_call, port_errors, rdma_port
+from rackready.gates.fabric import memory_link, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
 from rackready.gates.fabric.perftest_run import (
     ENV,
@@ -44,7 +44,7 @@ from rackready.gates.formats import perftest
 from rackready.gates.judging import gpu_models, pair_fleet
 from rackready.gates.judging.expectation import Bound, judge
 from rackready.gates.judging.judge import Judge
-from rackready.gates.judging.node_topology import TLP_BYTES, TLP_PAYLOAD, gpu_link, gpu_link_payload, rail_parts
+from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.place import Place
 from rackready.ondevice import rdma_counters
@@ -54,8 +54,6 @@ _LOOK = (
     "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
     "those of a good rail"
 )
-_GPU_LINK = "gpu_link"
-"""Input of a bound that a GPU's PCIe link sets: its rate, Gb/s."""
 _OF_GPU_LINK = 0.85
 """Share of the payload rate of that link: its packets are larger than the smallest, and NICs wait for its answers."""
 
@@ -330,18 +328,20 @@ class IbWriteBw(Gate):
             )
 
     def expected(self, facts: GateFacts, nodes: Sequence[str], nic: NicFacts, mtu: int) -> Bound:
-        """Return the payload rate of the slowest part, Gb/s: the port, or with GPU memory a GPU's PCIe link."""
+        """Return the payload rate of the slowest part, Gb/s: the port, or the PCIe link to the memory."""
         port = payload_rate(nic.rate, mtu, layer(facts.fabric))
-        links = [_gpu_link(facts.nodes[node]) for node in nodes] if self.inputs.gpu_memory else []
+        of_memory = memory_link.of_gpu if self.inputs.gpu_memory else memory_link.of_host
+        links = [of_memory(facts.nodes[node]) for node in nodes]
         return min([port, *(link for link in links if link is not None)], key=lambda bound: bound.value)
 
     def _bounds(self, nic: NicFacts, expected: Bound) -> tuple[Bound, Bound]:
         """Return the rate that a direction cannot exceed, and the floor."""
-        link = expected.inputs.get(_GPU_LINK)
+        name = next((key for key in memory_link.WORDS if key in expected.inputs), "")
+        link = expected.inputs.get(name)
         if isinstance(link, float):
             share = min(self.inputs.floor_share, _OF_GPU_LINK)
-            lower = f"{share} x payload rate of the GPU's PCIe link: derived reference, as in gate nvbandwidth"
-            upper = Bound(min(float(nic.rate), link), "rate of the GPU's PCIe link", inputs={_GPU_LINK: link})
+            lower = f"{share} x payload rate of {memory_link.WORDS[name]}: derived reference, as in gate nvbandwidth"
+            upper = Bound(min(float(nic.rate), link), f"rate of {memory_link.WORDS[name]}", inputs={name: link})
         else:
             share = self.inputs.floor_share
             lower = (
@@ -363,24 +363,12 @@ class IbWriteBw(Gate):
         gathered.metric("bw_average", where, result.average, "Gb/s")
         gathered.criteria.extend(verdict.criteria)
         cable = f"cable {nic.switch} {nic.port}" if nic.switch else "its cable"
-        if verdict.outcome == "fail" and _GPU_LINK in expected.inputs:
+        if verdict.outcome == "fail" and memory_link.GPU in expected.inputs:
             gathered.fail(where, kinds.WRITE_SLOW_TO_GPU, verdict.expected, f"{result.average:.1f} Gb/s")
         elif verdict.outcome == "fail":
             gathered.fail(where, kinds.WRITE_SLOW, verdict.expected, f"{result.average:.1f} Gb/s", cable=cable)
         elif verdict.outcome == "error":
             gathered.error(where, kinds.WRITE_IMPLAUSIBLE, verdict.expected, f"{result.average:.1f} Gb/s")
-
-
-def _gpu_link(facts: NodeFacts) -> Bound | None:
-    """Return the payload rate of a GPU's PCIe link, Gb/s; None if its profile has none."""
-    rate, payload = gpu_link(facts), gpu_link_payload(facts)
-    if rate is None or payload is None:
-        return None
-    source = (
-        f"derived: rate of the GPU's PCIe link x {TLP_PAYLOAD}/({TLP_PAYLOAD}+{TLP_BYTES}), header and payload of its "
-        "packets (PCI Express Base Specification)"
-    )
-    return Bound(8 * payload, source, inputs={_GPU_LINK: 8 * rate})
 
 
 class IbWriteBwHost(IbWriteBw):

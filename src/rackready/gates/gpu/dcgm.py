@@ -34,9 +34,11 @@ _ACTION = {
 }
 _CONTRADICTED = frozenset({"isolate", "triage", "reset"})
 """Severities that ask for a repair of the GPU (dcgm_errors.h, dcgmErrorSeverity_enum): they contradict a Pass."""
-_DISABLED = (
-    "DCGM does not run its nvbandwidth test on this GPU model; gate node/gpu/performance/nvbandwidth measures the same"
-)
+_DISABLED = {
+    dcgm_tests.NVBANDWIDTH: "DCGM does not run its nvbandwidth test on this GPU model; gate "
+    "node/gpu/performance/nvbandwidth measures the same",
+    dcgm_tests.PULSE: "DCGM does not run its pulse test on this GPU model: nothing here changes the load as fast",
+}
 _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
 _LONG = (dcgm_tests.NVBANDWIDTH, "memory_bandwidth", dcgm_tests.EUD, "cpu_eud", "nccl_tests")
 """Tests that levels 3 and 4 run beside the required ones if they are installed and suit the GPU.
@@ -196,7 +198,6 @@ class DcgmDiagnostic(Gate):
         device_id = facts.nodes[node].gpu.pci_device_id
         for result in diagnostic.results:
             if dcgm_tests.is_disabled(result, device_id):
-                judge.remark(_DISABLED)
                 continue
             # DCGM 3 lists EUD on every node, and skips it if not installed
             if not eud and dcgm_tests.canonical_name(result.test) == dcgm_tests.EUD:
@@ -210,9 +211,10 @@ class DcgmDiagnostic(Gate):
             or any(dcgm_tests.canonical_name(result.test) == dcgm_tests.EUD for result in diagnostic.results)
             else ()
         )
-        for test in (*self.required, *named_eud):
+        required = self._allowed(judge, diagnostic, device_id)
+        for test in (*required, *named_eud):
             self._required(judge, node, test, wanted, diagnostic)
-        ran = [test for test in self.required if test not in self.inputs.skips]
+        ran = [test for test in required if test not in self.inputs.skips]
         if not ran:
             judge.error(
                 node,
@@ -228,6 +230,14 @@ class DcgmDiagnostic(Gate):
             result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)
         }
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
+
+    def _allowed(self, judge: Judge, diagnostic: dcgm_diag.Diagnostic, device_id: str) -> list[str]:
+        """Return the required tests that DCGM runs on this GPU model, and note what it leaves out there."""
+        results = [result for result in diagnostic.results if dcgm_tests.is_disabled(result, device_id)]
+        disabled = {dcgm_tests.canonical_name(result.test) for result in results}
+        for test in sorted(disabled):
+            judge.remark(_DISABLED[test])
+        return [test for test in self.required if test not in disabled]
 
     def _required(self, judge: Judge, node: str, test: str, wanted: set[int], diagnostic: dcgm_diag.Diagnostic) -> None:
         judge.judged += 1

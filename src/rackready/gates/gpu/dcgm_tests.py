@@ -27,6 +27,7 @@ _ALIASES_3 = {"gpu_memory": "memory", "eud_test": "eud"}
 
 EUD = "eud"
 NVBANDWIDTH = "nvbandwidth"
+PULSE = "pulse_test"
 
 # fmt: off
 _NVBANDWIDTH_IDS = frozenset({
@@ -39,6 +40,12 @@ _NVBANDWIDTH_IDS = frozenset({
 
 It runs nowhere else: is_allowed is False unless the id's entry sets it (nvbandwidth/NVBandwidthPlugin.cpp).
 2901 (B200) and 2920 have it for some subsystem ids only, which the report does not show.
+
+Source: NVIDIA/DCGM nvvs/diag-skus.yaml.in, 4.6.0.
+"""
+
+_NO_PULSE_IDS = frozenset({"20f1", "20b5"})
+"""PCI device ids whose entry has no pulse_test: A100 PCIe with 40 and 80 GB. DCGM runs it there only when asked to.
 
 Source: NVIDIA/DCGM nvvs/diag-skus.yaml.in, 4.6.0.
 """
@@ -69,17 +76,15 @@ def gpus_with_result(
 def is_disabled(result: dcgm_diag.Result, device_id: str) -> bool:
     """Return whether DCGM skipped a test because it has no settings of it for this GPU.
 
-    Levels 3 and 4 always list nvbandwidth (FillTestVectors in nvvs/src/NvidiaValidationSuite.cpp). If it is not
-    allowed, the result is a Skip without a word: the plugin's reason goes to the log only (PluginTest::AddInfo). A GPU
-    that DCGM leaves out for its state has a reason in its result.
+    Levels 3 and 4 always list nvbandwidth, level 4 pulse_test (FillTestVectors in nvvs/src/NvidiaValidationSuite.cpp).
+    If one is not allowed, the result is a Skip without a word: the plugin's reason goes to the log only
+    (PluginTest::AddInfo). A GPU that DCGM leaves out for its state has a reason in its result.
     """
-    return (
-        canonical_name(result.test) == NVBANDWIDTH
-        and result.status == "Skip"
-        and not result.info
-        and not result.warnings
-        and device_id not in _NVBANDWIDTH_IDS
+    test = canonical_name(result.test)
+    runs_nowhere = (test == NVBANDWIDTH and device_id not in _NVBANDWIDTH_IDS) or (
+        test == PULSE and device_id in _NO_PULSE_IDS
     )
+    return runs_nowhere and result.status == "Skip" and not result.info and not result.warnings
 
 
 def _software_is_split(diagnostic: dcgm_diag.Diagnostic) -> bool:

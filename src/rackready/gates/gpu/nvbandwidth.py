@@ -24,7 +24,7 @@ from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.judging.judge import Judge
-from rackready.gates.judging.node_topology import TLP_BYTES, TLP_PAYLOAD
+from rackready.gates.judging.node_topology import TLP_BYTES, TLP_PAYLOAD, host_link
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.place import Place
 from rackready.model.supply import Figure
@@ -252,7 +252,10 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
 def _ceiling(facts: NodeFacts, test: str) -> Figure | None:
     """Return the GB/s that no copy of this test can exceed: the rate of the PCIe link, the NVLinks or the memory."""
     if test in _HOST:
-        return facts.gpu.pcie.rate if facts.gpu.pcie else None
+        own, host, path = facts.gpu.pcie, host_link(facts), facts.platform.host_path
+        if own is not None and host is not None and path is not None and host < own.rate.value:
+            return Figure(value=host, unit="GB/s", source=f"Gen{path.gen} x{path.lanes} of the host: {path.source}")
+        return own.rate if own else None
     return facts.gpu.memory_bandwidth if test == _OWN else facts.gpu.nvlink.per_gpu if facts.gpu.nvlink else None
 
 

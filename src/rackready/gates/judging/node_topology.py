@@ -7,6 +7,8 @@ from rackready.gates.judging.expectation import Bound, Domain
 
 _IN_SWITCH_REDUCTION = frozenset({"hopper", "blackwell"})
 _BITS = 8
+_LANE = 4.0
+"""GB/s of a lane of generation 5: 32 GT/s (PCI Express Base Specification 5.0), as profiles count (x16: 64 GB/s)."""
 TLP_BYTES, TLP_PAYLOAD = 24, 128
 """A PCIe packet carries at least 128 bytes (Max_Payload_Size) and about 24 of header, sequence and check.
 
@@ -31,6 +33,15 @@ def gpu_link_payload(facts: NodeFacts) -> float | None:
     """Return the same without the headers of its packets."""
     rate = gpu_link(facts)
     return None if rate is None else rate * TLP_PAYLOAD / (TLP_PAYLOAD + TLP_BYTES)
+
+
+def host_link(facts: NodeFacts) -> float | None:
+    """Return the rate of the path between the memory of the host and a GPU or NIC, GB/s a direction.
+
+    None where the profile names none: it limits nothing then.
+    """
+    path = facts.platform.host_path
+    return None if path is None else path.lanes * _LANE * 2.0 ** (path.gen - 5)
 
 
 def domain(facts: NodeFacts, count: int = 1) -> Domain:

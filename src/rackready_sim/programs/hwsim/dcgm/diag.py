@@ -31,6 +31,8 @@ _NVBANDWIDTH_IDS = frozenset({"2321", "2330", "2335", "26b9", "2941", "2bb5", "3
 On other GPUs its plugin skips it (nvvs/plugin_src/nvbandwidth/NVBandwidthPlugin.cpp, Go), and the result has no reason,
 which goes to the log only (PluginTest::AddInfo in nvvs/src/PluginTest.cpp).
 """
+_NO_PULSE_IDS = frozenset({"20f1", "20b5"})
+"""PCI device ids whose entry in that file has no pulse_test: it is skipped in the same way."""
 _ORDER = ("Deployment", "Integration", "Hardware", "Stress")
 _LEVELS = {"1": 1, "quick": 1, "short": 1, "2": 2, "medium": 2, "3": 3, "long": 3, "4": 4, "xlong": 4}
 _SECONDS = {1: 0.2, 2: 0.5, 3: 1.0, 4: 2.0}
@@ -114,13 +116,20 @@ def run(tests: list[str], gpus: list[Gpu]) -> Results:
     results: Results = {}
     blocked = False
     for test in tests:
-        if blocked or (test == "nvbandwidth" and any(_device_id(gpu) not in _NVBANDWIDTH_IDS for gpu in gpus)):
+        if blocked or _not_allowed(test, gpus):
             results[test] = None
             continue
         check = _PLUGINS[test][2]
         results[test] = {gpu.index: check(gpu) + (findings.watched(gpu) if test != "software" else []) for gpu in gpus}
         blocked = test == "software" and any((results[test] or {}).values())
     return results
+
+
+def _not_allowed(test: str, gpus: list[Gpu]) -> bool:
+    ids = {_device_id(gpu) for gpu in gpus}
+    return (test == "nvbandwidth" and not ids <= _NVBANDWIDTH_IDS) or (
+        test == "pulse_test" and bool(ids & _NO_PULSE_IDS)
+    )
 
 
 def _device_id(gpu: Gpu) -> str:

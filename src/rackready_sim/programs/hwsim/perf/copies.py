@@ -26,6 +26,9 @@ _TEXTS = {
 }
 _HOST, _BACK = 55.2, 54.6
 """GB/s of a healthy GPU of this machine at PCIe generation 5 x16."""
+_HOST_GEN = 5
+"""Generation of the processors: Xeon 6, EPYC Turin and Grace have 5, also with GPUs of 6 (servethehome.com, ConnectX-8
+C8240 review, page 2)."""
 _PEER_OWN = {"hopper": (372.0, 1390.0), "blackwell": (768.0, 3310.0), "ampere": (276.0, 1010.0)}
 """GB/s between two healthy simulated GPUs with all NVLinks, and inside one; not a vendor's published figures."""
 _NOISE = 0.004
@@ -86,7 +89,7 @@ def _one(name: str, gpu: Gpu) -> float:
     if name == "device_local_copy":
         return _silicon(gpu)[1] * float(gpu.part["memory_factor"])
     link = gpu.part["pcie"]
-    share: float = link["width"] / 16 / 2 ** (5 - link["gen"]) * float(gpu.part.get("host_factor", 1.0))
+    share: float = link["width"] / 16 / 2 ** (5 - min(link["gen"], _HOST_GEN)) * float(gpu.part.get("host_factor", 1.0))
     return (_HOST if name == "host_to_device_memcpy_ce" else _BACK) * share
 
 
