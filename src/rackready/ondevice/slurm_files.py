@@ -32,7 +32,7 @@ from typing import Any
 
 from .slurm_conf import complaints, settings, twice, unplaced
 from .slurm_copy import BYTES, KEPT, copy_folder, keep, prepare, replace, write
-from .slurm_trial import SCRIPT, own_settings, own_state
+from .slurm_trial import SCRIPT, drop_accounting, own_settings, own_state, with_slurmdbd
 
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
@@ -346,6 +346,8 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         for name, text in wanted.items():
             replace(candidate / name, text)
         found = settings(texts(candidate))
+        if with_slurmdbd(found):
+            drop_accounting(candidate)
         replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
         try:
             uid = own_state(state, found)

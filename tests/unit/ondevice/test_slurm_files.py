@@ -348,6 +348,30 @@ def test_a_trial_copies_what_lies_beside_the_files_but_not_the_old_ones(
     assert copies == [(tmp_path, slurm_files.KEPT)]
 
 
+@pytest.mark.parametrize(("dbd", "weight"), [("slurmdbd", ""), ("none", "TRESBillingWeights=GRES/gpu=1")])
+def test_a_trial_of_a_cluster_with_slurmdbd_does_without_its_tres(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dbd: str, weight: str
+) -> None:
+    tried: list[str] = []
+
+    def watched(*argv: str) -> str:
+        tried.append((Path(argv[-5]) / "slurm.conf").read_text())
+        return slurm_files.UP
+
+    monkeypatch.setattr(slurm_files.shutil, "which", lambda _: "/usr/sbin/slurmctld")
+    monkeypatch.setattr(slurm_files, "watched", watched)
+    text = (
+        f"AccountingStorageType=accounting_storage/{dbd}\nAccountingStorageTRES=gres/gpu\n"
+        "PartitionName=p TRESBillingWeights=GRES/gpu=1\n"
+    )
+    (tmp_path / "slurm.conf").write_text(text)
+    slurm_files.try_out(tmp_path, {"x.conf": ""})
+    found = slurm_files.settings({"slurm.conf": tried[0]})
+    assert found["accountingstoragetres"] == ("cpu" if dbd == "slurmdbd" else "gres/gpu")
+    assert f"PartitionName=p {weight}\n" in tried[0]
+    assert (tmp_path / "slurm.conf").read_text() == text
+
+
 def test_what_always_comes_is_no_complaint() -> None:
     # Printed by slurmctld 22.05.8 in a trial of ours.
     out = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice import slurm_conf
-from rackready.ondevice.slurm_trial import SCRIPT, own_settings, own_state
+from rackready.ondevice.slurm_trial import SCRIPT, drop_accounting, own_settings, own_state, with_slurmdbd
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -20,8 +20,43 @@ def test_a_trial_is_kept_away_from_accounting() -> None:
     own = own_settings("/t", Path("/t/state"), found)
     assert own == (
         "SlurmctldPidFile=/t/pid\nSlurmctldLogFile=/t/log\nStateSaveLocation=/t/state\n"
-        "SlurmctldDebug=info\nAccountingStorageType=accounting_storage/none\n"
+        "SlurmctldDebug=info\nAccountingStorageType=accounting_storage/none\nAccountingStorageTRES=cpu\n"
     )
+
+
+def test_a_trial_without_slurmdbd_leaves_the_tres_that_end_the_real_slurmctld_too() -> None:
+    found = slurm_conf.settings({"slurm.conf": "AccountingStorageType=accounting_storage/none\n"})
+    assert not with_slurmdbd(found)
+    assert "AccountingStorageTRES" not in own_settings("/t", Path("/t/state"), found)
+
+
+def test_what_needs_slurmdbd_leaves_the_copy_and_nothing_else_does(tmp_path: Path) -> None:
+    """The first three lines are as in public clusters' files. With each of them slurmctld 22.05.8 ended."""
+    (tmp_path / "slurm.conf").write_text(
+        "accountingstorageenforce = associations,limits,qos # who may\n"
+        "PriorityWeightTRES=CPU=1000,GRES/gpu=3000\n"
+        'NodeName=n1 Gres=gpu:8 TRESWeights="CPU=1.0,GRES/gpu=2.0" State=UNKNOWN\n'
+        '# TRESBillingWeights="CPU=1.0\n'
+        "Include parts/of.gpus\n"
+    )
+    (tmp_path / "parts").mkdir()
+    parts = tmp_path / "parts/of.gpus"
+    parts.write_text(
+        'PartitionName=a Nodes=n1 TRESBillingWeights="CPU=1.0,\\\nGRES/gpu=2.0" \\\n  State=UP\n'
+        "PartitionName=b TRESBillingWeights=GRES/gpu=2.0\\\n Nodes=n1\n"
+    )
+    parts.chmod(0o640)
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(256)))
+    drop_accounting(tmp_path)
+    files = {"slurm.conf": (tmp_path / "slurm.conf").read_text(), "parts/of.gpus": parts.read_text()}
+    assert [line.split() for line in slurm_conf.every_line(files) if line.strip()] == [
+        ["NodeName=n1", "Gres=gpu:8", "State=UNKNOWN"],
+        ["PartitionName=a", "Nodes=n1", "State=UP"],
+        ["PartitionName=b", "Nodes=n1"],
+    ]
+    assert '# TRESBillingWeights="CPU=1.0\n' in files["slurm.conf"]
+    assert (parts.stat().st_mode & 0o777, key.read_bytes()) == (0o640, bytes(range(256)))
 
 
 def test_a_trial_runs_no_program_of_the_site() -> None:
