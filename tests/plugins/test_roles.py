@@ -105,7 +105,7 @@ def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -
     Only libpmix-dev has that name; libpmix2 has libpmix.so.2.
     """
     packages = read(ROOT / "roles/slurm_node/defaults/main.yml")["slurm_node_packages"]
-    assert packages == {"slurmd": "", "munge": "", "libpmix-dev": ""}
+    assert packages == {"slurmd": "", "slurm-client": "", "munge": "", "libpmix-dev": ""}
     assert set(packages) <= set(image.PACKAGES), (
         "a node of the simulated rack has them from its image: its mirror has none of Debian's packages"
     )

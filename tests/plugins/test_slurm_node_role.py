@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+
+from rackready.gates.nodecheck.program import PLACES
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/slurm_node"
 OWN: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
@@ -102,3 +105,25 @@ def test_a_node_that_would_lose_its_configuration_is_left_as_it_is(
     [check] = yaml.safe_load((ROLE / "tasks" / asked["tasks_from"]).read_text(encoding="utf-8"))
     known = {"slurm_node_configless": configless, "slurm_node_folder": folder}
     assert evaluated(f"{{{{ {check['rackready_check']['that']} }}}}", **known) is joins
+
+
+def test_a_node_whose_check_could_not_drain_it_is_refused(tmp_path: Path) -> None:
+    """Debian's slurmd does not depend on slurm-client, nor SchedMD's slurm-smd-slurmd on slurm-smd-client."""
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    assert "slurm-client" in defaults["slurm_node_packages"]
+    for system in ("AlmaLinux", "RedHat", "Rocky"):
+        names = yaml.safe_load((ROLE / f"vars/{system}_9.yml").read_text(encoding="utf-8"))["__slurm_node_names"]
+        assert names["slurm-client"] == "slurm"  # slurm.spec: scontrol and srun
+    look, check, *_ = yaml.safe_load((ROLE / "tasks/check.yml").read_text(encoding="utf-8"))
+    cmd = evaluated(look["ansible.builtin.shell"]["cmd"])
+    assert f'"$PATH:{PLACES}"' in cmd
+    passes = "{{ " + check["rackready_check"]["that"] + " }}"
+    for there in (False, True):
+        if there:
+            (tmp_path / "scontrol").touch(mode=0o755)
+        code = subprocess.run(
+            ["/bin/sh", "-c", cmd.replace(PLACES, "")], env={"PATH": str(tmp_path)}, check=False
+        ).returncode
+        known = {look["register"]: {"rc": code}}
+        assert evaluated(passes, **known) is there
+        assert not evaluated("{{ " + look["failed_when"] + " }}", **known)
