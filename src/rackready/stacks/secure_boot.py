@@ -78,11 +78,10 @@ def settle_by_restart(  # noqa: PLR0913 - a node, its records and its callbacks
     It begins on a machine that is off, and leaves it off. One that was cut off is finished first: the machine is then
     on because of us. Raises BmcError.
     """
-    begun = _begun(ledger, node)
     if power == "Off":
         is_off(ledger, node)
-        begun = None
         _carry_out(ledger, node, bmc, wanted, proceed=proceed, say=say)
+    begun = _begun(ledger, node)  # only of a machine that is on
     if begun is None and (wanted is None or power != "Off" or not redfish_secure_boot.by_job(bmc)):
         return power
     on = bool(begun.observed["on"]) if begun is not None else bool(wanted)
